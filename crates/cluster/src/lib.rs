@@ -1,0 +1,5 @@
+//! `volley cluster`: a Kubernetes-compatible single-node cluster in one process.
+
+pub mod apiserver;
+pub mod controllers;
+pub mod store;

@@ -1,0 +1,7 @@
+//! Every decision in the product: values in, values out. No clock, no I/O, no async, no randomness of its own.
+
+pub mod access;
+pub mod admit;
+pub mod control;
+pub mod custom;
+pub mod object;
