@@ -1,1 +1,325 @@
-//! To be written.
+//! The API server: HTTP in, the store below, Status errors and watches out.
+//!
+//! Reading order: `catalogue` (what is served) → `request`, `call` (what is asked) → `write`, `delete`, `list`, `watch` (the
+//! verbs, the same for all kinds) → `strategy`, `admission` (where kinds differ) → `serve`, `auth` (the doors).
+
+pub mod catalogue;
+pub mod request;
+pub mod call;
+pub mod object;
+pub mod answer;
+pub mod write;
+pub mod strategy;
+pub mod admission;
+pub mod addresses;
+pub mod delete;
+pub mod list;
+pub mod tables;
+pub mod watch;
+pub mod custom;
+pub mod subresource;
+pub mod reviews;
+pub mod discovery;
+pub mod openapi;
+pub mod documents;
+pub mod auth;
+pub mod tokens;
+pub mod metrics;
+pub mod bootstrap;
+pub mod local;
+pub mod serve;
+pub mod pki;
+
+use crate::store::{CommitError, Store, Write};
+use addresses::Addresses;
+use answer::Answer;
+use bytes::Bytes;
+use call::Call;
+use catalogue::{Catalogue, Resource};
+use http::{HeaderMap, Method, Request};
+use jiff::Timestamp;
+use object::{Meta, Stored};
+use parking_lot::RwLock;
+use request::{Form, Query, ResourcePath, negotiate};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokens::Tokens;
+use volley_api::kube::status::ApiError;
+use volley_plan::access::{Rules, User};
+
+/// Requests other than watches end after this long, or after their `timeout` if that is less (spec K-HTTP-3).
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// The largest body (spec K-CT-8).
+pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// What the server is started with.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where keys and the store are kept.
+    pub home: PathBuf,
+    /// The addresses that services get, as the first two octets of a /16.
+    pub service_net: [u8; 2],
+}
+
+/// The API server. One per process; shared by connections, controllers and in-process clients.
+pub struct ApiServer {
+    pub store: Arc<Store<Meta>>,
+    catalogue: RwLock<Arc<Catalogue>>,
+    /// Serialises changes of the catalogue.
+    customs_lock: tokio::sync::Mutex<()>,
+    rules: RwLock<Arc<Rules>>,
+    rules_stale: AtomicBool,
+    pub(crate) addresses: Addresses,
+    pub tokens: Tokens,
+    admin_token: String,
+    pub ca_pem: String,
+    address: RwLock<String>,
+    pub metrics: metrics::Metrics,
+}
+
+impl ApiServer {
+    /// Opens the server on a store, with the keys of its home; nothing listens yet.
+    pub async fn open(store: Arc<Store<Meta>>, pki: &pki::Pki, options: &Options) -> Arc<ApiServer> {
+        let catalogue = Catalogue::new(|name| store.bucket(name), &[]);
+        let server = Arc::new(ApiServer {
+            addresses: Addresses::new(options.service_net),
+            store,
+            catalogue: RwLock::new(Arc::new(catalogue)),
+            customs_lock: Default::default(),
+            rules: RwLock::new(Arc::new(Rules::default())),
+            rules_stale: AtomicBool::new(true),
+            tokens: Tokens::new(&pki.token_key),
+            admin_token: pki.admin_token.clone(),
+            ca_pem: pki.ca_pem.clone(),
+            address: RwLock::new(String::new()),
+            metrics: metrics::Metrics::default(),
+        });
+        server.refresh_customs().await;
+        server.learn_addresses();
+        server
+    }
+
+    pub fn catalogue(&self) -> Arc<Catalogue> {
+        self.catalogue.read().clone()
+    }
+
+    /// `host:port` that clients reach us at.
+    pub fn address(&self) -> String {
+        self.address.read().clone()
+    }
+
+    pub fn set_address(&self, address: &str) {
+        *self.address.write() = address.to_owned();
+    }
+
+    /// The rules of access, brought up to date if a role or binding changed since the last question.
+    pub fn rules(&self) -> Arc<Rules> {
+        if self.rules_stale.swap(false, Ordering::AcqRel) {
+            let list = |plural: &str| -> Vec<Value> {
+                let bucket = self.store.bucket(&catalogue::bucket_name("rbac.authorization.k8s.io", plural));
+                self.store.list(&bucket, "").entries.iter().map(|stored| object::parse(stored)).collect()
+            };
+            let rules = Rules::new(&list("roles"), &list("rolebindings"), &list("clusterroles"), &list("clusterrolebindings"));
+            *self.rules.write() = Arc::new(rules);
+        }
+        self.rules.read().clone()
+    }
+
+    /// Commits writes and lets the rest of the server know; the first entry is returned.
+    pub async fn commit(&self, resource: &Resource, writes: Vec<Write<Meta>>) -> Result<Arc<Stored>, CommitError<Meta>> {
+        let entries = self.store.commit(writes).await?;
+        match (&*resource.group, &*resource.plural) {
+            ("apiextensions.k8s.io", _) => self.refresh_customs().await,
+            ("rbac.authorization.k8s.io", _) => self.rules_stale.store(true, Ordering::Release),
+            _ => {}
+        }
+        // A CRD's status is written by the refresh; its answer shows what is stored now.
+        let current = entries.into_iter().next().expect("a commit has at least one write");
+        if &*resource.group == "apiextensions.k8s.io" {
+            return Ok(self.store.get(&resource.bucket, &current.key).unwrap_or(current));
+        }
+        Ok(current)
+    }
+
+    /// The row whose version objects of this kind are stored under.
+    fn storage<'a>(&self, resource: &'a Resource) -> &'a Resource {
+        resource
+    }
+
+    /// An object as it is stored: events are kept in the core form (spec K-EVT-1).
+    fn stored_form(&self, resource: &Resource, object: Value) -> Value {
+        if &*resource.group == "events.k8s.io" {
+            return volley_api::kube::events::events_to_core(&object);
+        }
+        object
+    }
+
+    /// Answers any request. `user` is who the connection or its headers proved to be.
+    pub async fn handle(self: &Arc<Self>, request: Request<Bytes>, user: Arc<User>) -> Answer {
+        let started = std::time::Instant::now();
+        let method = request.method().clone();
+        let limit = self.time_limit(&request);
+        let work = self.route(request, user);
+        let mut answer = match tokio::time::timeout(limit, work).await {
+            Ok(answer) => answer,
+            Err(_) => answer::error(&ApiError::new(
+                504,
+                "Timeout",
+                "Timeout: request did not complete within the allotted timeout",
+            )),
+        };
+        self.metrics.request(method.as_str(), answer.status().as_u16(), started.elapsed());
+        if let Ok(id) = http::HeaderValue::from_str(&uuid::Uuid::new_v4().to_string()) {
+            answer.headers_mut().insert("audit-id", id);
+        }
+        answer
+    }
+
+    fn time_limit(&self, request: &Request<Bytes>) -> Duration {
+        let query = Query::parse(request.uri().query().unwrap_or_default());
+        let asked = volley_api::kube::time::parse_duration(query.text("timeout"));
+        asked.map_or(REQUEST_TIMEOUT, |nanos| REQUEST_TIMEOUT.min(Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))))
+    }
+
+    async fn route(self: &Arc<Self>, request: Request<Bytes>, user: Arc<User>) -> Answer {
+        let path = request.uri().path().to_owned();
+        let user = match self.impersonated(request.headers(), user) {
+            Ok(user) => user,
+            Err(error) => return answer::error(&error),
+        };
+        let Some(target) = ResourcePath::parse(&path) else {
+            return self.path_request(&path, &request, &user);
+        };
+        match self.resource_request(target, request, user).await {
+            Ok(answer) => answer,
+            Err(error) => answer::error(&error),
+        }
+    }
+
+    /// Paths that are not of a resource: health, version, discovery, OpenAPI, metrics.
+    fn path_request(&self, path: &str, request: &Request<Bytes>, user: &User) -> Answer {
+        let verb = request.method().as_str().to_lowercase();
+        let asked = volley_plan::access::Request::Path { verb: &verb, path };
+        if self.rules().allowed(user, &asked).is_none() {
+            return answer::error(&ApiError::new(403, "Forbidden", volley_plan::access::denial(user, &asked)));
+        }
+        let query = Query::parse(request.uri().query().unwrap_or_default());
+        match path.trim_end_matches('/') {
+            "/healthz" | "/livez" | "/readyz" if query.get("verbose").is_some() => {
+                answer::text(200, "[+]ping ok\n[+]store ok\nhealthz check passed\n")
+            }
+            "/healthz" | "/livez" | "/readyz" => answer::text(200, "ok"),
+            "/version" => answer::value(200, &discovery::version(), Form::JSON),
+            "/metrics" => answer::text(200, self.metrics.render(self)),
+            "" => answer::value(200, &self.paths(), Form::JSON),
+            "/.well-known/openid-configuration" => answer::value(200, &self.tokens.openid(&self.address()), Form::JSON),
+            "/openid/v1/jwks" => answer::value(200, &self.tokens.jwks(), Form::JSON),
+            other => self
+                .discovery(other, request.headers())
+                .or_else(|| self.openapi(other, &query, request.headers()))
+                .unwrap_or_else(answer::no_page),
+        }
+    }
+
+    fn paths(&self) -> Value {
+        let mut paths: Vec<String> = ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version", "/api", "/apis"]
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        for (group, versions) in &self.catalogue().groups {
+            paths.extend(versions.iter().map(|version| match &**group {
+                "" => format!("/api/{version}"),
+                group => format!("/apis/{group}/{version}"),
+            }));
+        }
+        paths.sort();
+        serde_json::json!({"paths": paths})
+    }
+
+    async fn resource_request(
+        self: &Arc<Self>,
+        path: ResourcePath,
+        request: Request<Bytes>,
+        user: Arc<User>,
+    ) -> Result<Answer, ApiError> {
+        let catalogue = self.catalogue();
+        let Some(resource) = catalogue.get(&path.group, &path.version, &path.plural).cloned() else {
+            let known = catalogue.serves(&path.group, &path.version);
+            return if known { Err(ApiError::unknown_resource()) } else { Ok(answer::no_page()) };
+        };
+        let (parts, body) = request.into_parts();
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let verb = verb(&parts.method, &path, &query)?;
+        self.authorize(&user, verb, &path)?;
+        let header = |name: &str| header(&parts.headers, name);
+        let mut call = Call {
+            resource,
+            path,
+            query,
+            user,
+            now: Timestamp::now(),
+            accept: header("accept"),
+            content_type: header("content-type"),
+            user_agent: header("user-agent"),
+            body,
+            warnings: Vec::new(),
+        };
+        let form = negotiate(&call.accept, true)?;
+        if verb == "watch" {
+            return self.watch(call, form);
+        }
+        let mut answer = self.verb(verb, &mut call, form).await?;
+        answer::warn(&mut answer, &call.warnings);
+        Ok(answer)
+    }
+
+    /// Runs one verb on one resource or subresource.
+    async fn verb(self: &Arc<Self>, verb: &str, call: &mut Call, form: Form) -> Result<Answer, ApiError> {
+        let subresource = call.path.subresource.clone();
+        if !subresource.is_empty() && !call.resource.has(&subresource) {
+            return Err(ApiError::unknown_resource());
+        }
+        if !matches!(subresource.as_str(), "" | "status" | "finalize") || call.resource.role == catalogue::Role::Answered {
+            return self.other_subresource(verb, call, form).await;
+        }
+        let written = match verb {
+            "get" => return self.get(call, form),
+            "list" => return self.list(call, form).await,
+            "delete" if subresource.is_empty() => return self.delete(call, form).await,
+            "deletecollection" if call.resource.verbs.contains(&"deletecollection") => {
+                return self.delete_collection(call, form).await;
+            }
+            "create" if subresource.is_empty() && call.path.name.is_empty() => self.create(call).await?,
+            "update" => self.update(call).await?,
+            "patch" => self.patch(call).await?,
+            _ => return Err(ApiError::method_not_allowed()),
+        };
+        let code = if written.created { 201 } else { 200 };
+        Ok(self.object_answer(code, &call.resource, &written.object, form, call))
+    }
+}
+
+fn header(headers: &HeaderMap, name: &str) -> String {
+    let all: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+    all.join(",")
+}
+
+/// The verb that access rules know for a method and path.
+fn verb(method: &Method, path: &ResourcePath, query: &Query) -> Result<&'static str, ApiError> {
+    let on_list = path.name.is_empty();
+    Ok(match *method {
+        Method::GET | Method::HEAD if on_list && (path.watch || query.flag("watch")) => "watch",
+        Method::GET | Method::HEAD if path.watch => "watch",
+        Method::GET | Method::HEAD if on_list => "list",
+        Method::GET | Method::HEAD => "get",
+        Method::POST => "create",
+        Method::PUT if !on_list => "update",
+        Method::PATCH if !on_list => "patch",
+        Method::DELETE if on_list => "deletecollection",
+        Method::DELETE => "delete",
+        _ => return Err(ApiError::method_not_allowed()),
+    })
+}

@@ -1,0 +1,197 @@
+//! Service addresses and node ports: handed out once each, from what no stored service holds (spec K-SVC-1).
+
+use super::ApiServer;
+use super::object;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use volley_api::kube::field::FieldError;
+use volley_api::kube::text;
+
+/// The range that the reference uses for node ports.
+const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
+
+/// What is taken. The first address of the net belongs to the `kubernetes` service.
+pub struct Addresses {
+    net: [u8; 2],
+    taken: Mutex<Taken>,
+}
+
+#[derive(Default)]
+struct Taken {
+    addresses: BTreeSet<u16>,
+    ports: BTreeSet<u16>,
+    next_address: u16,
+    next_port: u16,
+}
+
+impl Addresses {
+    pub fn new(net: [u8; 2]) -> Addresses {
+        Addresses { net, taken: Mutex::default() }
+    }
+
+    /// The address of the `kubernetes` service.
+    pub fn first(&self) -> String {
+        self.address(1)
+    }
+
+    fn address(&self, host: u16) -> String {
+        let [high, low] = host.to_be_bytes();
+        Ipv4Addr::new(self.net[0], self.net[1], high, low).to_string()
+    }
+
+    fn host(&self, address: &str) -> Option<u16> {
+        let octets = address.parse::<Ipv4Addr>().ok()?.octets();
+        (octets[..2] == self.net).then(|| u16::from_be_bytes([octets[2], octets[3]]))
+    }
+
+    fn take_address(&self) -> Option<String> {
+        let mut taken = self.taken.lock();
+        // Sixteen at each end are left out: the net itself, our own, and room for well-known ones such as DNS.
+        for _ in 0..u16::MAX {
+            taken.next_address = taken.next_address.wrapping_add(1).clamp(16, u16::MAX - 16);
+            let host = taken.next_address;
+            if taken.next_address == u16::MAX - 16 {
+                taken.next_address = 0;
+            }
+            if taken.addresses.insert(host) {
+                return Some(self.address(host));
+            }
+        }
+        None
+    }
+
+    fn take_port(&self) -> Option<u16> {
+        let mut taken = self.taken.lock();
+        for _ in NODE_PORTS {
+            let next = taken.next_port.max(*NODE_PORTS.start());
+            taken.next_port = if next == *NODE_PORTS.end() { *NODE_PORTS.start() } else { next + 1 };
+            if taken.ports.insert(next) {
+                return Some(next);
+            }
+        }
+        None
+    }
+
+    /// Marks what a stored service holds.
+    fn learn(&self, service: &Value) {
+        let mut taken = self.taken.lock();
+        taken.addresses.extend(self.host(text(service, "spec.clusterIP")));
+        taken.ports.extend(node_ports(service));
+    }
+
+    /// Gives back what a deleted or refused service held.
+    pub fn release(&self, service: &Value) {
+        let mut taken = self.taken.lock();
+        if let Some(host) = self.host(text(service, "spec.clusterIP")) {
+            taken.addresses.remove(&host);
+        }
+        for port in node_ports(service) {
+            taken.ports.remove(&port);
+        }
+    }
+
+    /// Fills the addresses and ports that a service leaves open, and checks those it asks for.
+    pub fn assign(&self, service: &mut Value, old: Option<&Value>) -> Result<(), FieldError> {
+        let kind = text(service, "spec.type").to_owned();
+        if kind == "ExternalName" {
+            return Ok(());
+        }
+        let asked = text(service, "spec.clusterIP").to_owned();
+        if asked.is_empty() {
+            let free = self.take_address().ok_or_else(|| {
+                FieldError::invalid("spec.clusterIPs", Value::Null, "failed to allocate a serviceIP: range is full")
+            })?;
+            service["spec"]["clusterIP"] = free.into();
+        } else if asked != "None" && old.is_none_or(|old| text(old, "spec.clusterIP") != asked) {
+            self.reserve(&asked)?;
+        }
+        service["spec"]["clusterIPs"] = json!([service["spec"]["clusterIP"]]);
+        if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
+            self.assign_ports(service, old)?;
+        }
+        Ok(())
+    }
+
+    fn reserve(&self, asked: &str) -> Result<(), FieldError> {
+        let refuse = |detail: String| Err(FieldError::invalid("spec.clusterIPs", json!([asked]), &detail));
+        let Some(host) = self.host(asked) else {
+            let [a, b] = self.net;
+            return refuse(format!(
+                "failed to allocate IP {asked}: the provided network does not match the current range, which is {a}.{b}.0.0/16"
+            ));
+        };
+        if !self.taken.lock().addresses.insert(host) {
+            return refuse(format!("failed to allocate IP {asked}: provided IP is already allocated"));
+        }
+        Ok(())
+    }
+
+    fn assign_ports(&self, service: &mut Value, old: Option<&Value>) -> Result<(), FieldError> {
+        let held: BTreeSet<u16> = old.map(|old| node_ports(old).collect()).unwrap_or_default();
+        for (i, port) in service["spec"]["ports"].as_array_mut().into_iter().flatten().enumerate() {
+            let path = format!("spec.ports[{i}].nodePort");
+            match port["nodePort"].as_u64().unwrap_or(0) {
+                0 => {
+                    let free = self.take_port();
+                    let free = free.ok_or_else(|| FieldError::invalid(path, 0, "range is full"))?;
+                    port["nodePort"] = free.into();
+                }
+                asked => {
+                    let asked = u16::try_from(asked).ok().filter(|asked| NODE_PORTS.contains(asked)).ok_or_else(|| {
+                        FieldError::invalid(
+                            &path,
+                            asked,
+                            "provided port is not in the valid range. The range of valid ports is 30000-32767",
+                        )
+                    })?;
+                    if !held.contains(&asked) && !self.taken.lock().ports.insert(asked) {
+                        return Err(FieldError::invalid(path, asked, "provided port is already allocated"));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn node_ports(service: &Value) -> impl Iterator<Item = u16> {
+    let ports = service["spec"]["ports"].as_array().cloned().unwrap_or_default();
+    ports.into_iter().filter_map(|port| port["nodePort"].as_u64()).filter_map(|port| u16::try_from(port).ok())
+}
+
+impl ApiServer {
+    /// Marks what the stored services hold; called once at the start.
+    pub(super) fn learn_addresses(&self) {
+        let bucket = self.store.bucket("services");
+        for stored in self.store.list(&bucket, "").entries {
+            self.addresses.learn(&object::parse(&stored));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // K-SVC-1
+    #[test]
+    fn addresses_and_ports_are_given_once() {
+        let addresses = Addresses::new([10, 96]);
+        let mut first = json!({"spec": {"type": "NodePort", "ports": [{"port": 80}]}});
+        addresses.assign(&mut first, None).expect("free");
+        assert_eq!(first["spec"]["clusterIP"], "10.96.0.16");
+        assert_eq!(first["spec"]["ports"][0]["nodePort"], 30000);
+        let mut same = json!({"spec": {"type": "ClusterIP", "clusterIP": "10.96.0.16"}});
+        let error = addresses.assign(&mut same, None).expect_err("taken");
+        assert!(error.text.contains("already allocated"), "{error}");
+        addresses.release(&first);
+        addresses.assign(&mut same, None).expect("free again");
+        let mut headless = json!({"spec": {"type": "ClusterIP", "clusterIP": "None"}});
+        addresses.assign(&mut headless, None).expect("headless");
+        assert_eq!(headless["spec"]["clusterIPs"], json!(["None"]));
+        let mut outside = json!({"spec": {"type": "ClusterIP", "clusterIP": "1.2.3.4"}});
+        assert!(addresses.assign(&mut outside, None).is_err());
+    }
+}

@@ -1,0 +1,190 @@
+//! Custom kinds: CRDs compiled into rows of the catalogue, and kept so as CRDs change (spec K 13).
+
+use super::ApiServer;
+use super::catalogue::{ALL_VERBS, Catalogue, Resource, Role, Traits, api_version, bucket_name, builtin_groups, prefix};
+use super::object;
+use crate::store::{Bucket, Change, Expect, Write};
+use jiff::Timestamp;
+use serde_json::Value;
+use std::sync::Arc;
+use volley_api::kube::field::FieldError;
+use volley_api::kube::schema::{StructRef, builtin, json};
+use volley_api::kube::status::ApiError;
+use volley_api::kube::{at, decode, text};
+use volley_plan::custom::definition::{self, TakenNames};
+use volley_plan::custom::path::{self, Column};
+use volley_plan::custom::scale::ScalePaths;
+use volley_plan::custom::schema::Schema;
+
+const CRD_GROUP: &str = "apiextensions.k8s.io";
+const CRD_PLURAL: &str = "customresourcedefinitions";
+
+/// One version of a custom kind, compiled.
+#[derive(Debug)]
+pub struct CustomKind {
+    pub schema: Schema,
+    /// The JSON schema as written, for OpenAPI.
+    pub source: Value,
+    pub columns: Vec<Column>,
+    pub has_status: bool,
+    pub scale: Option<ScalePaths>,
+    pub selectable_fields: Vec<String>,
+    /// The CRD that it was compiled from: recompiled only when this changes.
+    uid: String,
+    generation: i64,
+}
+
+impl CustomKind {
+    fn compile(crd: &Value, version: &Value) -> Result<CustomKind, Vec<FieldError>> {
+        let source = version["schema"]["openAPIV3Schema"].clone();
+        let selectable = version["selectableFields"].as_array().into_iter().flatten();
+        Ok(CustomKind {
+            schema: Schema::compile(&source)?,
+            columns: path::columns(version),
+            has_status: version["subresources"].get("status").is_some(),
+            scale: version["subresources"].get("scale").map(ScalePaths::of),
+            selectable_fields: selectable
+                .map(|field| text(field, "jsonPath").trim_start_matches('.').to_owned())
+                .collect(),
+            source,
+            uid: text(crd, "metadata.uid").to_owned(),
+            generation: crd["metadata"]["generation"].as_i64().unwrap_or(0),
+        })
+    }
+
+    /// Values of the selectable fields, in their order.
+    pub fn selectable(&self, object: &Value) -> Box<[Box<str>]> {
+        let value = |field: &String| match at(object, field) {
+            Some(Value::String(text)) => text.as_str().into(),
+            Some(Value::Null) | None => "".into(),
+            Some(other) => other.to_string().into(),
+        };
+        self.selectable_fields.iter().map(value).collect()
+    }
+
+    /// Drops unknown fields and brings metadata into shape; what was dropped is returned.
+    pub fn conform(&self, object: &mut Value) -> Result<Vec<String>, ApiError> {
+        let mut found = self.schema.prune(object);
+        let Some(meta_shape) = builtin::named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta") else {
+            return Ok(found);
+        };
+        let (kind, version) = (text(object, "kind").to_owned(), text(object, "apiVersion").to_owned());
+        if let Some(metadata) = object.get_mut("metadata") {
+            let unknown = decode::conform(&meta_shape, "ObjectMeta", "v1", metadata).map_err(|text| {
+                ApiError::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {text}"))
+            })?;
+            found.extend(unknown.into_iter().map(|text| text.replacen("field \"", "field \"metadata.", 1)));
+        }
+        Ok(found)
+    }
+
+    pub fn check(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let mut errors = self.schema.validate(new);
+        let rules = self.schema.check_rules(new, old, errors.is_empty());
+        errors.extend(rules);
+        errors
+    }
+}
+
+/// The rows of one CRD: one for each served version, all in one bucket.
+fn rows(crd: &Value, known: &Catalogue, bucket: &Bucket) -> Vec<Arc<Resource>> {
+    let (group, plural) = (text(crd, "spec.group"), text(crd, "spec.names.plural"));
+    let names = &crd["status"]["acceptedNames"];
+    let list = |key: &str| -> Vec<Box<str>> {
+        names[key].as_array().into_iter().flatten().filter_map(Value::as_str).map(Into::into).collect()
+    };
+    let mut rows = Vec::new();
+    for version in crd["spec"]["versions"].as_array().into_iter().flatten().filter(|v| v["served"] == true) {
+        let name = text(version, "name");
+        if let Some(same) = known.get(group, name, plural).filter(|row| is_same(row, crd)) {
+            rows.push(same.clone());
+            continue;
+        }
+        let custom = match CustomKind::compile(crd, version) {
+            Ok(custom) => custom,
+            Err(errors) => {
+                tracing::warn!(crd = text(crd, "metadata.name"), version = name, ?errors, "schema not usable");
+                continue;
+            }
+        };
+        let kind = text(names, "kind");
+        let openapi_name = format!("{}.{name}.{kind}", group.split('.').rev().collect::<Vec<_>>().join("."));
+        let shape: StructRef = json::root(&custom.source, &openapi_name);
+        let mut subresources = Vec::new();
+        if custom.scale.is_some() {
+            subresources.push("scale");
+        }
+        if custom.has_status {
+            subresources.push("status");
+        }
+        rows.push(Arc::new(Resource {
+            group: group.into(),
+            version: name.into(),
+            kind: kind.into(),
+            plural: plural.into(),
+            singular: text(names, "singular").into(),
+            list_kind: text(names, "listKind").into(),
+            short_names: list("shortNames"),
+            categories: list("categories"),
+            namespaced: text(crd, "spec.scope") == "Namespaced",
+            verbs: ALL_VERBS,
+            subresources,
+            role: Role::Runs,
+            traits: Traits { generation: true, strict_put: true, ..Traits::default() },
+            shape,
+            custom: Some(Arc::new(custom)),
+            bucket: bucket.clone(),
+            prefix: prefix(kind, &api_version(group, name)),
+        }));
+    }
+    rows
+}
+
+fn is_same(row: &Resource, crd: &Value) -> bool {
+    row.custom.as_ref().is_some_and(|custom| {
+        custom.uid == text(crd, "metadata.uid")
+            && custom.generation == crd["metadata"]["generation"].as_i64().unwrap_or(0)
+    })
+}
+
+impl ApiServer {
+    /// Brings the catalogue in line with the stored CRDs; called after every commit to their bucket, so that a kind is
+    /// served by the time its CRD's answer goes out (spec K-CRD-1, K-DISC-4).
+    pub async fn refresh_customs(&self) {
+        let _one_at_a_time = self.customs_lock.lock().await;
+        let bucket = self.store.bucket(&bucket_name(CRD_GROUP, CRD_PLURAL));
+        let mut taken = TakenNames::default();
+        let mut customs = Vec::new();
+        for stored in self.store.list(&bucket, "").entries {
+            let mut crd = object::parse(&stored);
+            let status = definition::status(&crd, &taken, Timestamp::now());
+            if crd["status"] != status {
+                crd["status"] = status;
+                self.write_crd_status(&bucket, &stored, &crd).await;
+            }
+            taken.add(&crd);
+            if definition::is_established(&crd) {
+                let name = bucket_name(text(&crd, "spec.group"), text(&crd, "spec.names.plural"));
+                customs.extend(rows(&crd, &self.catalogue(), &self.store.bucket(&name)));
+            }
+        }
+        let catalogue = Catalogue::new(|name| self.store.bucket(name), &customs);
+        *self.catalogue.write() = Arc::new(catalogue);
+    }
+
+    async fn write_crd_status(&self, bucket: &Bucket, stored: &object::Stored, crd: &Value) {
+        let Some(resource) = self.catalogue().get(CRD_GROUP, "v1", CRD_PLURAL).cloned() else { return };
+        let change = Change::Put(object::draft(&resource, crd));
+        let expect = Expect::Revision(stored.revision);
+        let write = Write { bucket: bucket.clone(), key: stored.key.clone(), expect, change };
+        // A conflict means that another writer changed the CRD, and its own refresh follows.
+        if let Err(error) = self.store.commit(vec![write]).await {
+            tracing::debug!(%error, "status of a CRD not written");
+        }
+    }
+
+    /// Whether a group belongs to Kubernetes itself, so that a CRD may not take its kinds.
+    pub fn is_builtin_group(group: &str) -> bool {
+        builtin_groups().contains(&group)
+    }
+}

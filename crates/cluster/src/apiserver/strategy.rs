@@ -1,0 +1,237 @@
+//! Where kinds differ on the way into the store: what is cleared, carried over or filled in besides the common rules.
+//!
+//! Defaults and checks that need nothing but the object are tables in `volley_api::kube`; here is what needs a uid, the
+//! old object, or the subresource that was written.
+
+use super::catalogue::Resource;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use volley_api::kube::{defaults, text, time};
+
+/// `metadata` of an object as a map; made when it is missing.
+pub fn metadata(object: &mut Value) -> &mut Map<String, Value> {
+    if !object.is_object() {
+        *object = json!({});
+    }
+    let map = object.as_object_mut().expect("an object since the line above");
+    let entry = map.entry("metadata").or_insert_with(|| json!({}));
+    if !entry.is_object() {
+        *entry = json!({});
+    }
+    entry.as_object_mut().expect("an object since the line above")
+}
+
+/// Metadata that a client may send but the server decides (spec K-OBJ-1).
+pub fn begin(resource: &Resource, object: &mut Value, uid: &str, now: Timestamp) {
+    let meta = metadata(object);
+    for key in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion"] {
+        meta.remove(key);
+    }
+    meta.insert("uid".into(), uid.into());
+    meta.insert("creationTimestamp".into(), time::seconds(now).into());
+    if resource.traits.generation || resource.custom.is_some() {
+        meta.insert("generation".into(), 1.into());
+    }
+}
+
+/// What a new object of this kind starts with, and what a creator may not bring along.
+pub fn on_create(resource: &Resource, object: &mut Value, now: Timestamp) {
+    if let Some(custom) = &resource.custom {
+        if custom.has_status {
+            remove(object, "status");
+        }
+        return;
+    }
+    if resource.has("status") {
+        match &*resource.kind {
+            // A kubelet registers its node together with what it found.
+            "Node" => {}
+            "Namespace" => object["status"] = json!({"phase": "Active"}),
+            "Service" | "Ingress" => object["status"] = json!({"loadBalancer": {}}),
+            "PersistentVolume" | "PersistentVolumeClaim" => object["status"] = json!({"phase": "Pending"}),
+            "Pod" => {
+                remove(object, "status");
+                defaults::pod::pod_status(object);
+            }
+            "CustomResourceDefinition" => {
+                object["status"] = volley_plan::custom::definition::initial_status();
+            }
+            _ => object["status"] = json!({}),
+        }
+    }
+    match &*resource.kind {
+        "Namespace" => {
+            object["spec"]["finalizers"] = json!(["kubernetes"]);
+            let name = text(object, "metadata.name").to_owned();
+            label(object, "kubernetes.io/metadata.name", &name);
+        }
+        "PersistentVolumeClaim" => finalizer(object, "kubernetes.io/pvc-protection"),
+        "PersistentVolume" => finalizer(object, "kubernetes.io/pv-protection"),
+        "Job" => {
+            let uid = text(object, "metadata.uid").to_owned();
+            defaults::batch::job_labels(object, &uid);
+        }
+        "Event" if object["metadata"]["name"].is_null() => {
+            object["metadata"]["name"] = format!("event.{:x}", now.as_nanosecond()).into();
+        }
+        _ => {}
+    }
+}
+
+/// What an update of the main resource or of a subresource may not change, taken from the old object.
+pub fn on_update(resource: &Resource, subresource: &str, old: &Value, new: &mut Value) {
+    carry_metadata(old, new);
+    let has_status = resource.custom.as_ref().map_or_else(|| resource.has("status"), |custom| custom.has_status);
+    match subresource {
+        "status" if resource.custom.is_some() => {
+            let status = new.get("status").cloned();
+            let managed = new["metadata"].get("managedFields").cloned();
+            *new = old.clone();
+            replace(new, "status", status);
+            let meta = metadata(new);
+            match managed {
+                Some(managed) => meta.insert("managedFields".into(), managed),
+                None => meta.remove("managedFields"),
+            };
+        }
+        "status" => {
+            let keep: Vec<String> = old.as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect();
+            for key in keep.iter().filter(|key| !matches!(key.as_str(), "metadata" | "status")) {
+                replace(new, key, old.get(key).cloned());
+            }
+            let added: Vec<String> = new
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(key, _)| key.clone())
+                .filter(|key| !matches!(key.as_str(), "metadata" | "status") && old.get(key).is_none())
+                .collect();
+            for key in added {
+                remove(new, &key);
+            }
+            if &*resource.group == "apps" {
+                replace_in(new, "metadata", "labels", old["metadata"].get("labels").cloned());
+            }
+            if &*resource.kind == "Pod" {
+                replace_in(new, "metadata", "ownerReferences", old["metadata"].get("ownerReferences").cloned());
+            }
+        }
+        "finalize" => {
+            let finalizers = new["spec"].get("finalizers").cloned();
+            *new = old.clone();
+            replace_in(new, "spec", "finalizers", finalizers);
+        }
+        _ => {
+            if has_status {
+                replace(new, "status", old.get("status").cloned());
+            }
+            if &*resource.kind == "Namespace" {
+                replace_in(new, "spec", "finalizers", old["spec"].get("finalizers").cloned());
+            }
+            if &*resource.kind == "Service" {
+                carry_service(old, new);
+            }
+        }
+    }
+}
+
+/// Identity and life-cycle of the object, which no writer may change.
+fn carry_metadata(old: &Value, new: &mut Value) {
+    let old_meta = &old["metadata"];
+    let meta = metadata(new);
+    for key in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "name", "namespace"] {
+        match old_meta.get(key) {
+            Some(value) => meta.insert(key.into(), value.clone()),
+            None => meta.remove(key),
+        };
+    }
+    meta.remove("selfLink");
+}
+
+/// A service keeps its addresses and node ports when a writer leaves them out.
+fn carry_service(old: &Value, new: &mut Value) {
+    if matches!(text(new, "spec.type"), "ExternalName") || matches!(text(old, "spec.type"), "ExternalName") {
+        return;
+    }
+    for key in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+        if new["spec"][key].is_null() || new["spec"][key] == "" {
+            replace_in(new, "spec", key, old["spec"].get(key).cloned());
+        }
+    }
+    if !matches!(text(new, "spec.type"), "NodePort" | "LoadBalancer") {
+        return;
+    }
+    let old_ports = old["spec"]["ports"].as_array().cloned().unwrap_or_default();
+    for port in new["spec"]["ports"].as_array_mut().into_iter().flatten() {
+        let same = |other: &&Value| other["port"] == port["port"] && other["protocol"] == port["protocol"];
+        if port["nodePort"].as_i64().unwrap_or(0) == 0
+            && let Some(known) = old_ports.iter().find(same).map(|other| other["nodePort"].clone()).filter(|p| !p.is_null())
+        {
+            port["nodePort"] = known;
+        }
+    }
+}
+
+/// Whether `metadata.generation` rises with this change (spec K-OBJ-3, K-CR-2).
+pub fn generation_rises(resource: &Resource, subresource: &str, old: &Value, new: &Value) -> bool {
+    if subresource == "status" {
+        return false;
+    }
+    if let Some(custom) = &resource.custom {
+        return volley_plan::custom::instance::generation_changes(old, new, custom.has_status);
+    }
+    if !resource.traits.generation {
+        return false;
+    }
+    if &*resource.kind == "Deployment" && old["metadata"].get("annotations") != new["metadata"].get("annotations") {
+        return true;
+    }
+    if old.get("spec").is_some() || new.get("spec").is_some() {
+        return old.get("spec") != new.get("spec");
+    }
+    outside(old) != outside(new)
+}
+
+fn outside(object: &Value) -> Map<String, Value> {
+    let map = object.as_object().cloned().unwrap_or_default();
+    map.into_iter().filter(|(key, _)| !matches!(key.as_str(), "metadata" | "status")).collect()
+}
+
+pub fn label(object: &mut Value, key: &str, value: &str) {
+    let labels = metadata(object).entry("labels").or_insert_with(|| json!({}));
+    if let Some(labels) = labels.as_object_mut() {
+        labels.insert(key.to_owned(), value.into());
+    }
+}
+
+pub fn finalizer(object: &mut Value, name: &str) {
+    let list = metadata(object).entry("finalizers").or_insert_with(|| json!([]));
+    if let Some(list) = list.as_array_mut()
+        && !list.iter().any(|item| item == name)
+    {
+        list.push(name.into());
+    }
+}
+
+pub fn remove(object: &mut Value, key: &str) {
+    if let Some(map) = object.as_object_mut() {
+        map.remove(key);
+    }
+}
+
+/// Sets or removes a top-level key.
+fn replace(object: &mut Value, key: &str, value: Option<Value>) {
+    match (object.as_object_mut(), value) {
+        (Some(map), Some(value)) => drop(map.insert(key.to_owned(), value)),
+        (Some(map), None) => drop(map.remove(key)),
+        (None, _) => {}
+    }
+}
+
+fn replace_in(object: &mut Value, parent: &str, key: &str, value: Option<Value>) {
+    if let Some(value) = value {
+        object[parent][key] = value;
+    } else if let Some(map) = object.get_mut(parent).and_then(Value::as_object_mut) {
+        map.remove(key);
+    }
+}
