@@ -7,7 +7,7 @@ fn core(name: &str) -> StructRef {
 /// The SMP key (or `values`, or `-`) and the SSA type of a list, in the notation of Appendix B.
 fn list(owner: &StructRef, field: &str) -> String {
     let Shape::List { list, patch, .. } = &owner.get().field(field).expect(field).shape else {
-        panic!("{field} is no list")
+        unreachable!("{field} is no list")
     };
     let patch = match patch {
         ListPatch::Replace => "-".to_owned(),
@@ -54,7 +54,7 @@ fn kinds_are_found_by_group_version_and_kind_or_by_name() {
     assert!(named(name).is_some() && named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta").is_some());
     assert!(of("apps", "v1", "DeleteOptions").is_some());
     assert!(of("apps", "v1beta1", "Deployment").is_none() && named("io.k8s.api.core.v1.Nothing").is_none());
-    let StructRef::Builtin(id) = pod else { panic!("built in") };
+    let StructRef::Builtin(id) = pod else { unreachable!("built in") };
     assert_eq!(kind_of(id), Some(("", "v1", "Pod")));
 }
 
