@@ -110,13 +110,24 @@ pub struct Field {
     pub proto: Option<Proto>,
 }
 
+/// Where a field of a built-in kind is on the protobuf wire, and how it is written there.
 #[derive(Debug, Clone, Copy)]
 pub struct Proto {
     pub number: u32,
     /// A zero value on the wire is an explicit value (Go pointer), not an absent one (spec K ).
     pub pointer: bool,
-    /// The message's fields join the parent's (spec K A-1).
-    pub inline: bool,
+    /// Numbers of the inlined messages that hold the field, outermost first, zero-filled: their fields join the
+    /// parent's in JSON (spec K A-1).
+    pub via: [u8; 2],
+    /// Set for the two unions inside a CRD's schema, whose shape is `Any`.
+    pub union: Option<SchemaUnion>,
+}
+
+/// `JSONSchemaProps`, or something shorter in its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SchemaUnion {
+    OrBool,
+    OrArray,
 }
 
 impl Struct {
