@@ -228,6 +228,8 @@ impl Log {
         // After a failed sync the kernel may have dropped the pages, so trying again would prove nothing.
         self.disk.sync(&self.file).map_err(AppendError::Broken)?;
         self.end += frame.len() as u64;
+        // Without preallocation the frame itself made the file longer.
+        self.allocated = self.allocated.max(self.end);
         Ok(())
     }
 

@@ -16,6 +16,12 @@ mod watch;
 mod writer;
 
 #[cfg(test)]
+mod crash_tests;
+#[cfg(test)]
+mod fault_tests;
+#[cfg(test)]
+mod law_tests;
+#[cfg(test)]
 mod tests;
 
 pub use backup::{Verified, restore, verify};
