@@ -4,6 +4,7 @@
 //! actions in order, records its events and comes back after `requeue_after`. Planning again after that changes nothing.
 
 mod claim;
+mod percent;
 mod pods;
 
 pub mod job;
@@ -12,6 +13,14 @@ mod job_pods;
 mod job_policy;
 mod job_track;
 
+pub mod replicaset;
+
+pub mod deployment;
+mod deployment_sets;
+mod deployment_status;
+
+#[cfg(test)]
+mod deployment_tests;
 #[cfg(test)]
 mod job_tests;
 #[cfg(test)]
