@@ -120,12 +120,8 @@ impl ApiServer {
             let draft = object::draft(self.storage(&resource), &new);
             let change = if gone { Change::Delete(draft) } else { Change::Put(draft) };
             let expect = Expect::Revision(current.revision);
-            let mut writes =
-                vec![Write { bucket: resource.bucket.clone(), key: key.as_str().into(), expect, change }];
-            if gone {
-                writes.extend(self.refund_quota(call, &json!({"metadata": old["metadata"], "spec": old["spec"]})));
-            }
-            match self.commit(&resource, writes).await {
+            let write = Write { bucket: resource.bucket.clone(), key: key.as_str().into(), expect, change };
+            match self.commit(&resource, vec![write]).await {
                 Ok(entry) => {
                     let object = Spelling::new(&resource).parse(&entry);
                     return Ok(if gone { Deleted::Gone(object) } else { Deleted::Pending(object) });

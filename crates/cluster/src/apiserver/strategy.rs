@@ -116,6 +116,8 @@ pub fn on_update(resource: &Resource, subresource: &str, old: &Value, new: &mut 
                 replace_in(new, "metadata", "ownerReferences", old["metadata"].get("ownerReferences").cloned());
             }
         }
+        // A binding writes the node's name and a condition in one step.
+        "binding" => {}
         "finalize" => {
             let finalizers = new["spec"].get("finalizers").cloned();
             *new = old.clone();

@@ -384,11 +384,8 @@ impl ApiServer {
         let change = if gone { StoreChange::Delete(draft) } else { StoreChange::Put(draft) };
         let key = self.key(call).into();
         let expect = Expect::Revision(current.revision);
-        let mut writes = vec![Write { bucket: resource.bucket.clone(), key, expect, change }];
-        if resource.is("", "pods") {
-            writes.extend(self.refund_quota(call, new));
-        }
-        let entry = self.commit(resource, writes).await?;
+        let write = Write { bucket: resource.bucket.clone(), key, expect, change };
+        let entry = self.commit(resource, vec![write]).await?;
         Ok(object::parse(&entry))
     }
 

@@ -1,0 +1,152 @@
+//! Admission, the shell: gathers the facts that `plan::admit` decides by, and charges quotas in the same commit.
+
+use super::ApiServer;
+use super::call::Call;
+use super::object::{self, Meta};
+use crate::store::{Change, Expect, Write};
+use serde_json::Value;
+use volley_api::kube::status::ApiError;
+use volley_api::kube::{defaults, text};
+use volley_plan::admit::{self, limits, quota};
+use volley_plan::control::quota::usage;
+
+impl ApiServer {
+    /// Objects of a bucket below a prefix, parsed; for the few that admission looks at.
+    pub fn facts(&self, bucket: &str, prefix: &str) -> Vec<Value> {
+        let bucket = self.store.bucket(bucket);
+        self.store.list(&bucket, prefix).entries.iter().map(|stored| object::parse(stored)).collect()
+    }
+
+    /// Fills in and refuses, for a new object.
+    pub async fn admit_create(&self, call: &mut Call, object: &mut Value) -> Result<(), ApiError> {
+        let resource = call.resource.clone();
+        if resource.namespaced {
+            self.check_namespace(call, object)?;
+        }
+        let name = text(object, "metadata.name").to_owned();
+        let refuse = |why: String| call.forbidden(&name, &why);
+        let namespace = format!("{}/", call.path.namespace);
+        match (&*resource.group, &*resource.kind) {
+            ("", "Pod") => {
+                admit::priority(object, &self.facts("scheduling.k8s.io/priorityclasses", "")).map_err(refuse)?;
+                let suffix: String = call.generated_name("").chars().take(5).collect();
+                let accounts = self.store.bucket("serviceaccounts");
+                let look_up = |name: &str| {
+                    let stored = self.store.get(&accounts, &format!("{namespace}{name}"));
+                    stored.map(|stored| object::parse(&stored))
+                };
+                admit::service_account(object, look_up, &suffix).map_err(refuse)?;
+                admit::tolerations(object);
+                limits::pod(object, &self.facts("limitranges", &namespace)).map_err(refuse)?;
+                defaults::fill("", "Pod", object);
+                defaults::pod::pod_status(object);
+            }
+            ("", "PersistentVolumeClaim") => {
+                admit::storage_class(object, &self.facts("storage.k8s.io/storageclasses", ""));
+                limits::claim(object, &self.facts("limitranges", &namespace)).map_err(refuse)?;
+            }
+            ("scheduling.k8s.io", "PriorityClass") => {
+                let others = self.facts("scheduling.k8s.io/priorityclasses", "");
+                admit::priority_class(object, &others).map_err(refuse)?;
+            }
+            ("", "Service") => self.assign_addresses(call, object, None)?,
+            ("rbac.authorization.k8s.io", _) => self.check_escalation(call, object)?,
+            _ => {}
+        }
+        call.warnings.extend(volley_api::kube::warnings::of(&resource.group, &resource.kind, object));
+        Ok(())
+    }
+
+    /// The same for a changed object.
+    pub async fn admit_update(&self, call: &mut Call, new: &mut Value, old: &Value) -> Result<(), ApiError> {
+        let resource = call.resource.clone();
+        match (&*resource.group, &*resource.kind) {
+            ("", "Service") => self.assign_addresses(call, new, Some(old))?,
+            ("rbac.authorization.k8s.io", _) if without_metadata(new) != without_metadata(old) => {
+                self.check_escalation(call, new)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The namespace exists and is not going away (spec K-NS-1, K-NS-3).
+    fn check_namespace(&self, call: &Call, object: &Value) -> Result<(), ApiError> {
+        let namespace = &call.path.namespace;
+        let bucket = self.store.bucket("namespaces");
+        let stored = self.store.get(&bucket, namespace).ok_or_else(|| ApiError::not_found("", "namespaces", namespace))?;
+        let is_terminating = object::selectable_phase(&stored) == "Terminating";
+        // Events still tell what happens while a namespace goes away.
+        if !is_terminating {
+            return Ok(());
+        }
+        let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let mut error = call.forbidden(text(object, "metadata.name"), &why);
+        let message = format!("namespace {namespace} is being terminated");
+        error.details["causes"] =
+            serde_json::json!([{"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}]);
+        Err(error)
+    }
+
+    fn assign_addresses(&self, call: &Call, object: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
+        let dry_run = call.query.get("dryRun").is_some();
+        let name = text(object, "metadata.name").to_owned();
+        self.addresses.assign(object, old).map_err(|error| call.invalid(&name, vec![error]))?;
+        if dry_run && old.is_none() {
+            self.addresses.release(object);
+        }
+        Ok(())
+    }
+
+    /// Nobody hands out more than they hold.
+    fn check_escalation(&self, call: &Call, object: &Value) -> Result<(), ApiError> {
+        match self.rules().escalates(&call.user, object) {
+            Some(why) => Err(call.forbidden(text(object, "metadata.name"), &why)),
+            None => Ok(()),
+        }
+    }
+
+    /// The writes that charge a new object to its namespace's quotas, to be committed with it.
+    pub fn charge_quota(&self, call: &Call, object: &Value) -> Result<Vec<Write<Meta>>, ApiError> {
+        let resource = &call.resource;
+        if !resource.namespaced || !self.has_quotas(&call.path.namespace) {
+            return Ok(Vec::new());
+        }
+        let (quotas, revisions) = self.quotas(&call.path.namespace);
+        let cost = usage(&resource.group, &resource.plural, object);
+        let charges = quota::charge(&quotas, object, &cost)
+            .map_err(|why| call.forbidden(text(object, "metadata.name"), &why))?;
+        Ok(self.quota_writes(&quotas, &revisions, charges))
+    }
+
+    fn has_quotas(&self, namespace: &str) -> bool {
+        let bucket = self.store.bucket("resourcequotas");
+        self.store.count(&bucket) > 0 && !self.store.list(&bucket, &format!("{namespace}/")).entries.is_empty()
+    }
+
+    fn quotas(&self, namespace: &str) -> (Vec<Value>, Vec<u64>) {
+        let bucket = self.store.bucket("resourcequotas");
+        let listing = self.store.list(&bucket, &format!("{namespace}/"));
+        listing.entries.iter().map(|stored| (object::parse(stored), stored.revision)).unzip()
+    }
+
+    fn quota_writes(&self, quotas: &[Value], revisions: &[u64], charges: quota::Charges) -> Vec<Write<Meta>> {
+        let catalogue = self.catalogue();
+        let Some(resource) = catalogue.get("", "v1", "resourcequotas") else { return Vec::new() };
+        let mut writes = Vec::new();
+        for (position, used) in charges {
+            let mut quota = quotas[position].clone();
+            quota["status"]["hard"] = quota["spec"]["hard"].clone();
+            quota["status"]["used"] = used;
+            let key = object::key(text(&quota, "metadata.namespace"), text(&quota, "metadata.name"));
+            let change = Change::Put(object::draft(resource, &quota));
+            let expect = Expect::Revision(revisions[position]);
+            writes.push(Write { bucket: resource.bucket.clone(), key: key.into(), expect, change });
+        }
+        writes
+    }
+}
+
+fn without_metadata(object: &Value) -> Vec<(&String, &Value)> {
+    object.as_object().into_iter().flatten().filter(|(key, _)| *key != "metadata").collect()
+}

@@ -1,0 +1,181 @@
+//! Calls from inside the process: the controllers' way to the API, with the same rules as everybody else's.
+
+use super::ApiServer;
+use super::call::{Call, WriteOptions};
+use super::catalogue::Resource;
+use super::delete::{DeleteOptions, Deleted};
+use super::object;
+use super::request::{Query, ResourcePath};
+use super::write::Change;
+use super::{call, strategy};
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use volley_api::kube::status::ApiError;
+use volley_api::kube::{text, time};
+use volley_plan::access::User;
+
+/// A named caller inside the process, such as `job-controller`.
+pub struct Local<'a> {
+    server: &'a ApiServer,
+    name: &'static str,
+}
+
+/// The object that an event is about.
+pub struct Regarding<'a> {
+    pub api_version: &'a str,
+    pub kind: &'a str,
+    pub object: &'a Value,
+}
+
+impl ApiServer {
+    pub fn local(&self, name: &'static str) -> Local<'_> {
+        Local { server: self, name }
+    }
+}
+
+impl Local<'_> {
+    fn call(&self, resource: Arc<Resource>, namespace: &str, name: &str) -> Call {
+        let path = ResourcePath {
+            group: resource.group.to_string(),
+            version: resource.version.to_string(),
+            namespace: if resource.namespaced { namespace.to_owned() } else { String::new() },
+            plural: resource.plural.to_string(),
+            name: name.to_owned(),
+            ..ResourcePath::default()
+        };
+        Call {
+            resource,
+            path,
+            query: Query::default(),
+            user: Arc::new(User::authenticated(&format!("system:{}", self.name), &["system:masters"])),
+            now: Timestamp::now(),
+            accept: String::new(),
+            content_type: String::new(),
+            user_agent: self.name.to_owned(),
+            body: Bytes::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    fn options(&self) -> WriteOptions {
+        WriteOptions {
+            dry_run: false,
+            validation: call::FieldValidation::Ignore,
+            // The manager that the reference's controllers show.
+            manager: "kube-controller-manager".to_owned(),
+        }
+    }
+
+    fn resource(&self, group: &str, plural: &str) -> Result<Arc<Resource>, ApiError> {
+        let catalogue = self.server.catalogue();
+        let found = catalogue.all().find(|row| row.is(group, plural)).cloned();
+        found.ok_or_else(ApiError::unknown_resource)
+    }
+
+    pub fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
+        let resource = self.resource(group, plural).ok()?;
+        let key = object::key(if resource.namespaced { namespace } else { "" }, name);
+        let stored = self.server.store.get(&resource.bucket, &key)?;
+        Some(self.server.read(&resource, &stored))
+    }
+
+    /// All objects of a namespace, or of all when it is empty.
+    pub fn list(&self, group: &str, plural: &str, namespace: &str) -> Vec<Value> {
+        let Ok(resource) = self.resource(group, plural) else { return Vec::new() };
+        let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+        let listing = self.server.store.list(&resource.bucket, &prefix);
+        listing.entries.iter().map(|stored| self.server.read(&resource, stored)).collect()
+    }
+
+    pub async fn create(&self, group: &str, plural: &str, namespace: &str, object: Value) -> Result<Value, ApiError> {
+        let resource = self.resource(group, plural)?;
+        let mut call = self.call(resource.clone(), namespace, "");
+        let mut object = object;
+        object["kind"] = (*resource.kind).into();
+        object["apiVersion"] = resource.api_version().into();
+        let written = self.server.create_object(&mut call, object, &self.options(), None).await?;
+        Ok(written.object)
+    }
+
+    /// A merge patch on the main resource.
+    pub async fn patch(&self, group: &str, plural: &str, namespace: &str, name: &str, patch: Value) -> Result<Value, ApiError> {
+        self.modify(group, plural, (namespace, name), "", Change::MergePatch(patch)).await
+    }
+
+    /// A merge patch on `/status`.
+    pub async fn patch_status(
+        &self,
+        group: &str,
+        plural: &str,
+        namespace: &str,
+        name: &str,
+        patch: Value,
+    ) -> Result<Value, ApiError> {
+        self.modify(group, plural, (namespace, name), "status", Change::MergePatch(patch)).await
+    }
+
+    /// Replaces `/status` as a whole, guarded by the resourceVersion in `object`.
+    pub async fn replace_status(&self, group: &str, plural: &str, object: Value) -> Result<Value, ApiError> {
+        let place = (text(&object, "metadata.namespace").to_owned(), text(&object, "metadata.name").to_owned());
+        self.modify(group, plural, (&place.0, &place.1), "status", Change::Replace(object)).await
+    }
+
+    /// Any change on any subresource.
+    pub async fn modify(
+        &self,
+        group: &str,
+        plural: &str,
+        (namespace, name): (&str, &str),
+        subresource: &str,
+        change: Change,
+    ) -> Result<Value, ApiError> {
+        let mut call = self.call(self.resource(group, plural)?, namespace, name);
+        call.path.subresource = subresource.to_owned();
+        Ok(self.server.modify(&mut call, change, &self.options()).await?.object)
+    }
+
+    /// Deletes an object if it still is the one with this uid; one that is gone already is fine.
+    pub async fn delete(
+        &self,
+        group: &str,
+        plural: &str,
+        (namespace, name): (&str, &str),
+        uid: &str,
+        policy: &str,
+    ) -> Result<(), ApiError> {
+        let mut call = self.call(self.resource(group, plural)?, namespace, name);
+        let options = DeleteOptions { policy: policy.to_owned(), uid: uid.to_owned(), ..DeleteOptions::default() };
+        match self.server.delete_one(&mut call, &options).await {
+            Ok(Deleted::Gone(_) | Deleted::Pending(_)) => Ok(()),
+            Err(error) if error.code == 404 => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Records an event about an object (spec K-EVT-2). A failure to tell is not a failure to do.
+    pub async fn event(&self, about: Regarding<'_>, kind: &str, reason: &str, message: &str) {
+        let now = Timestamp::now();
+        let meta = &about.object["metadata"];
+        let namespace = match text(meta, "namespace") {
+            "" => "default",
+            namespace => namespace,
+        };
+        let at = time::seconds(now);
+        let mut event = json!({
+            "metadata": {"name": format!("{}.{:x}", text(meta, "name"), now.as_nanosecond() as u64), "namespace": namespace},
+            "involvedObject": {"kind": about.kind, "apiVersion": about.api_version, "namespace": text(meta, "namespace"),
+                "name": meta["name"], "uid": meta["uid"], "resourceVersion": meta["resourceVersion"]},
+            "reason": reason, "message": message, "type": kind, "count": 1,
+            "firstTimestamp": at, "lastTimestamp": at,
+            "source": {"component": self.name}, "reportingComponent": self.name, "reportingInstance": "",
+        });
+        if text(meta, "namespace").is_empty() {
+            strategy::remove(&mut event["involvedObject"], "namespace");
+        }
+        if let Err(error) = self.create("", "events", namespace, event).await {
+            tracing::debug!(%error, reason, "an event was not recorded");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Reviews: questions about access and identity that are answered and never stored (spec K-AUTH-6, K-AUTH-7).
+
+use super::ApiServer;
+use super::answer::{self, Answer};
+use super::call::{Call, loose};
+use super::request::Form;
+use super::tokens::{self, AUDIENCE};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use volley_api::kube::field::FieldError;
+use volley_api::kube::status::ApiError;
+use volley_api::kube::text;
+use volley_plan::access::{Request, User};
+
+impl ApiServer {
+    pub fn review(&self, call: &mut Call, form: Form) -> Result<Answer, ApiError> {
+        let kind = call.resource.kind.clone();
+        let mut review = loose(&call.content_type, &call.body, &kind)?;
+        if !review.is_object() {
+            review = json!({});
+        }
+        review["kind"] = (*kind).into();
+        review["apiVersion"] = call.resource.api_version().into();
+        if review.get("metadata").is_none() {
+            review["metadata"] = json!({});
+        }
+        match &*kind {
+            "SelfSubjectReview" => review["status"] = json!({"userInfo": user_info(&call.user)}),
+            "TokenReview" => review["status"] = self.token_status(&review),
+            "SelfSubjectRulesReview" => review["status"] = self.rules_status(call, &review),
+            "SelfSubjectAccessReview" => review["status"] = self.access_status(call, &call.user.clone(), &review)?,
+            "SubjectAccessReview" | "LocalSubjectAccessReview" => {
+                let user = subject(call, &review)?;
+                review["status"] = self.access_status(call, &user, &review)?;
+            }
+            _ => return Err(ApiError::method_not_allowed()),
+        }
+        Ok(answer::value(201, &review, form))
+    }
+
+    fn access_status(&self, call: &Call, user: &User, review: &Value) -> Result<Value, ApiError> {
+        let spec = &review["spec"];
+        let resource = spec.get("resourceAttributes").filter(|value| value.is_object());
+        let path = spec.get("nonResourceAttributes").filter(|value| value.is_object());
+        let request = match (resource, path) {
+            (Some(asked), None) => Request::Resource {
+                verb: text(asked, "verb"),
+                group: text(asked, "group"),
+                resource: text(asked, "resource"),
+                subresource: text(asked, "subresource"),
+                namespace: text(asked, "namespace"),
+                name: text(asked, "name"),
+            },
+            (None, Some(asked)) => Request::Path { verb: text(asked, "verb"), path: text(asked, "path") },
+            _ => {
+                let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+                let error = FieldError::invalid("spec.resourceAttributes", Value::Null, detail);
+                return Err(call.invalid("", vec![error]));
+            }
+        };
+        Ok(match self.rules().allowed(user, &request) {
+            Some(reason) => {
+                let reason = reason.to_string();
+                let mut status = json!({"allowed": true});
+                if !reason.is_empty() {
+                    status["reason"] = reason.into();
+                }
+                status
+            }
+            None => json!({"allowed": false}),
+        })
+    }
+
+    fn rules_status(&self, call: &Call, review: &Value) -> Value {
+        let (resources, paths) = self.rules().rules_for(&call.user, text(review, "spec.namespace"));
+        json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false})
+    }
+
+    fn token_status(&self, review: &Value) -> Value {
+        let token = text(review, "spec.token");
+        let asked: Vec<&str> =
+            review["spec"]["audiences"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        if let Some(claims) = self.tokens.claims(token) {
+            let held: Vec<&str> = claims["aud"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            let wanted = if asked.is_empty() { vec![AUDIENCE] } else { asked };
+            let shared: Vec<&str> = wanted.into_iter().filter(|audience| held.contains(audience)).collect();
+            let account = tokens::account(&claims);
+            if !shared.is_empty() {
+                let user = User::service_account(&account.namespace, &account.name, &account.uid);
+                return json!({"authenticated": true, "user": user_info(&user), "audiences": shared});
+            }
+        } else if let Some(user) = self.token_user(token) {
+            return json!({"authenticated": true, "user": user_info(&user), "audiences": [AUDIENCE]});
+        }
+        json!({"authenticated": false, "error": "[invalid bearer token, token lookup failed]"})
+    }
+}
+
+/// The user that a review asks about.
+fn subject(call: &Call, review: &Value) -> Result<Arc<User>, ApiError> {
+    let spec = &review["spec"];
+    let groups: Vec<&str> = spec["groups"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if text(spec, "user").is_empty() && groups.is_empty() {
+        let detail = "at least one of user or group must be specified";
+        return Err(call.invalid("", vec![FieldError::invalid("spec.user", "", detail)]));
+    }
+    Ok(Arc::new(User {
+        name: text(spec, "user").to_owned(),
+        groups: groups.into_iter().map(str::to_owned).collect(),
+        uid: text(spec, "uid").to_owned(),
+        ..User::default()
+    }))
+}
+
+fn user_info(user: &User) -> Value {
+    let mut info = json!({"username": user.name, "groups": user.groups});
+    if !user.uid.is_empty() {
+        info["uid"] = user.uid.as_str().into();
+    }
+    if !user.extra.is_empty() {
+        info["extra"] = json!(user.extra);
+    }
+    info
+}
