@@ -12,6 +12,7 @@ pub mod schema;
 pub mod selector;
 pub mod status;
 pub mod table;
+pub mod warnings;
 pub mod time;
 pub mod validate;
 

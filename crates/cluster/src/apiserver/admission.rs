@@ -75,9 +75,7 @@ impl ApiServer {
         let namespace = &call.path.namespace;
         let bucket = self.store.bucket("namespaces");
         let stored = self.store.get(&bucket, namespace).ok_or_else(|| ApiError::not_found("", "namespaces", namespace))?;
-        let is_terminating = object::selectable_phase(&stored) == "Terminating";
-        // Events still tell what happens while a namespace goes away.
-        if !is_terminating {
+        if text(&object::parse(&stored), "status.phase") != "Terminating" {
             return Ok(());
         }
         let why = format!("unable to create new content in namespace {namespace} because it is being terminated");

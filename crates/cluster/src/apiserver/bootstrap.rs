@@ -1,17 +1,23 @@
 //! Start-up objects: what every cluster has before its first client comes (spec K 21).
 
 use super::ApiServer;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use volley_api::kube::status::ApiError;
 use volley_api::kube::text;
 use volley_plan::bootstrap;
 
+/// A start-up object could not be made.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to make the start-up objects")]
+pub struct BootstrapError(#[from] ApiError);
+
 impl ApiServer {
     /// Makes what is missing; what is there stays as its owner left it.
-    pub async fn bootstrap(self: &Arc<Self>, port: u16) -> Result<(), ApiError> {
+    pub async fn bootstrap(self: &Arc<Self>, port: u16) -> Result<(), BootstrapError> {
         let local = self.local("bootstrap");
-        for object in bootstrap::objects() {
+        for object in bootstrap::objects(Timestamp::now(), &self.ca_pem) {
             let (group, kind) = (group(&object), text(&object, "kind").to_owned());
             let catalogue = self.catalogue();
             let Some(row) = catalogue.of_kind(&group, &kind) else { continue };
@@ -23,7 +29,7 @@ impl ApiServer {
         for namespace in local.list("", "namespaces", "") {
             self.fill_namespace(text(&namespace, "metadata.name")).await?;
         }
-        self.publish_self(port).await
+        Ok(self.publish_self(port).await?)
     }
 
     /// The account and the CA that every namespace has (spec K 21).

@@ -11,6 +11,7 @@ use volley_api::kube::schema::builtin;
 use volley_api::kube::status::ApiError;
 use volley_api::kube::{decode, protobuf};
 use volley_plan::access::User;
+use volley_plan::custom::instance::{self, Expected};
 
 /// The longest field manager name (spec K-WR-7).
 const MANAGER_LEN_MAX: usize = 128;
@@ -165,7 +166,8 @@ impl Call {
         let text = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (kind, version) = (text("kind"), text("apiVersion"));
         if resource.custom.is_some() {
-            return volley_plan::custom::instance::check_type(value, &resource.kind, &resource.api_version(), &resource.group);
+            let expected = Expected { group: &resource.group, version: &resource.version, kind: &resource.kind };
+            return instance::check_type(value, expected, &String::from_utf8_lossy(body));
         }
         let expected = resource.api_version();
         if !version.is_empty() && version != expected {

@@ -54,7 +54,7 @@ pub fn on_create(resource: &Resource, object: &mut Value, now: Timestamp) {
                 defaults::pod::pod_status(object);
             }
             "CustomResourceDefinition" => {
-                object["status"] = volley_plan::custom::definition::initial_status();
+                object["status"] = json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": [], "storedVersions": []});
             }
             _ => object["status"] = json!({}),
         }
@@ -69,7 +69,7 @@ pub fn on_create(resource: &Resource, object: &mut Value, now: Timestamp) {
         "PersistentVolume" => finalizer(object, "kubernetes.io/pv-protection"),
         "Job" => {
             let uid = text(object, "metadata.uid").to_owned();
-            defaults::batch::job_labels(object, &uid);
+            defaults::workloads::job_labels(object, &uid);
         }
         "Event" if object["metadata"]["name"].is_null() => {
             object["metadata"]["name"] = format!("event.{:x}", now.as_nanosecond()).into();
@@ -171,6 +171,15 @@ fn carry_service(old: &Value, new: &mut Value) {
         {
             port["nodePort"] = known;
         }
+    }
+}
+
+/// The metadata that a kind takes through `/status` (spec K-WR-5).
+pub fn status_metadata(resource: &Resource) -> &'static [&'static str] {
+    match (&*resource.group, resource.custom.is_some()) {
+        (_, true) => &[],
+        ("apps", _) => &["annotations", "finalizers", "ownerReferences"],
+        _ => &["annotations", "finalizers", "labels", "ownerReferences"],
     }
 }
 

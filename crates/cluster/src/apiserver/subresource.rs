@@ -82,7 +82,7 @@ impl ApiServer {
         let paths = call.resource.custom.as_ref().and_then(|custom| custom.scale.clone());
         let edit = move |object: &mut Value| {
             match &paths {
-                Some(paths) => scale::set(object, paths, replicas),
+                Some(paths) => scale::set(object, paths, replicas)?,
                 None => object["spec"]["replicas"] = replicas.into(),
             }
             Ok(())
