@@ -236,6 +236,18 @@ pub fn port_number(value: i64) -> Vec<String> {
     in_range(value, 1, 65535)
 }
 
+/// An IPv4 or IPv6 address; leading zeros are let through as they always were.
+pub fn ip_address(value: &str) -> Vec<String> {
+    let is_octet = |part: &str| {
+        !part.is_empty() && part.trim_start_matches('0').len() <= 3 && part.parse::<u32>().is_ok_and(|n| n < 256)
+    };
+    let is_sloppy_v4 = value.split('.').count() == 4 && value.split('.').all(is_octet);
+    if is_sloppy_v4 || value.parse::<std::net::IpAddr>().is_ok() {
+        return Vec::new();
+    }
+    vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()]
+}
+
 /// A name that can stand in a URL path: RBAC kinds.
 pub fn path_segment(value: &str) -> Vec<String> {
     if matches!(value, "." | "..") {
@@ -334,5 +346,9 @@ mod tests {
         assert_eq!(path_segment("a/b%"), ["may not contain '/'", "may not contain '%'"]);
         assert_eq!(path_segment(".."), ["may not be '..'"]);
         assert_eq!(environment_name("a=b").len(), 1);
+        assert_eq!(ip_address("1.2.3"), ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]);
+        assert!(
+            ip_address("010.1.2.3").is_empty() && ip_address("::1").is_empty() && !ip_address("1.2.3.256").is_empty()
+        );
     }
 }

@@ -212,6 +212,13 @@ impl Quantity {
         saturate(divide_up(self.nano, NANO / 1000))
     }
 
+    /// The amount in whole thousandths, rounded away from zero; `None` when it is that already.
+    pub fn rounded_to_milli(self) -> Option<Quantity> {
+        const MILLI: i128 = NANO / 1000;
+        (self.nano % MILLI != 0)
+            .then(|| Quantity { nano: divide_up(self.nano, MILLI).saturating_mul(MILLI), format: self.format })
+    }
+
     /// The spelling family is that of the first operand that is not zero.
     #[must_use]
     pub fn add(self, other: Quantity) -> Quantity {
