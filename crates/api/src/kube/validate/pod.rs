@@ -11,7 +11,7 @@ use super::pod_resources::{Asker, pod_level, resources};
 use super::pod_security::{each_container, pod_annotations, pod_security};
 use super::pod_volumes::volumes;
 use super::read::{complain, flag, given, in_range, integer, list, required_name, string};
-use crate::kube::field::FieldError;
+use crate::kube::field::{FieldError, Problem};
 use crate::kube::names;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -304,16 +304,17 @@ fn resource_claims(errors: &mut Vec<FieldError>, claims: &[Value], path: &Path) 
             taken.insert(name);
         }
         let sources = ["resourceClaimName", "resourceClaimTemplateName"];
+        let shown = format!(
+            "{{\"Name\":{},\"ResourceClaimName\":{},\"ResourceClaimTemplateName\":{}}}",
+            claim["name"], claim[sources[0]], claim[sources[1]]
+        );
+        let invalid =
+            |detail: &str| FieldError::new(&path, Problem::Invalid, format!("Invalid value: {shown}: {detail}"));
         match sources.iter().filter(|key| given(claim, key).is_some()).count() {
-            0 => {
-                let detail = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`";
-                errors.push(FieldError::invalid(&path, claim.clone(), detail));
-            }
+            0 => errors.push(invalid("must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")),
             1 => {}
-            _ => {
-                let detail = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified";
-                errors.push(FieldError::invalid(&path, claim.clone(), detail));
-            }
+            _ => errors
+                .push(invalid("at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")),
         }
         for key in sources {
             if let Some(name) = given(claim, key).and_then(Value::as_str) {
@@ -341,3 +342,7 @@ fn file_variables(errors: &mut Vec<FieldError>, context: &Context, path: &Path) 
         }
     });
 }
+
+#[cfg(test)]
+#[path = "pod_tests.rs"]
+mod tests;

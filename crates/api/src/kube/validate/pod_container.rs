@@ -106,7 +106,6 @@ fn ephemeral_only(errors: &mut Vec<FieldError>, container: &Value, path: &Path) 
         other => !other.is_null(),
     };
     for key in REFUSED {
-        // A probe or hook that is there at all counts; an empty `resources` is only its zero value.
         if given(container, key).filter(is_set).is_some() {
             errors.push(FieldError::forbidden(path.field(key), DETAIL));
         }
