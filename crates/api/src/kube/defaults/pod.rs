@@ -123,19 +123,17 @@ pub fn container_totals(spec: &Value, key: &str) -> BTreeMap<String, Quantity> {
     let containers = |list: &str| spec[list].as_array().cloned().unwrap_or_default();
     let mut running: BTreeMap<String, Quantity> = BTreeMap::new();
     for (name, amount) in containers("containers").iter().flat_map(amounts) {
-        let total = running.entry(name).or_default();
-        *total = total.add(amount);
+        *running.entry(name).or_default() += amount;
     }
     let mut sidecars: BTreeMap<String, Quantity> = BTreeMap::new();
     let mut largest: BTreeMap<String, Quantity> = BTreeMap::new();
     for container in containers("initContainers") {
         for (name, amount) in amounts(&container) {
             let beside = sidecars.entry(name.clone()).or_default();
-            let step = beside.add(amount);
+            let step = *beside + amount;
             if container["restartPolicy"] == "Always" {
                 *beside = step;
-                let total = running.entry(name.clone()).or_default();
-                *total = total.add(amount);
+                *running.entry(name.clone()).or_default() += amount;
             }
             let most = largest.entry(name).or_default();
             *most = (*most).max(step);
@@ -389,7 +387,7 @@ fn service_class(spec: &Value) -> &'static str {
         let text = unit[key][name].as_str().unwrap_or("0");
         Quantity::parse(text).unwrap_or_default().max(Quantity::ZERO)
     };
-    let total = |key: &str, name: &str| units.iter().fold(Quantity::ZERO, |sum, unit| sum.add(amount(unit, key, name)));
+    let total = |key: &str, name: &str| units.iter().fold(Quantity::ZERO, |sum, unit| sum + amount(unit, key, name));
     let names = ["cpu", "memory"];
     if names.iter().all(|name| total("requests", name).is_zero() && total("limits", name).is_zero()) {
         return "BestEffort";

@@ -170,14 +170,14 @@ fn scheduling(errors: &mut Vec<FieldError>, spec: &Value, path: &Path) {
         let (name, at) = (string(gate, "name"), gates.index(index));
         complain(errors, &at, name, names::qualified_name(name));
         if !taken.insert(name) {
-            errors.push(FieldError::duplicate(&at, name));
+            errors.push(FieldError::duplicate(at, name));
         }
     }
 }
 
 /// Names that may be absent but not badly shaped.
 fn plain_names(errors: &mut Vec<FieldError>, spec: &Value, path: &Path) {
-    const NAMES: &[(&str, fn(&str) -> Vec<String>)] = &[
+    const NAMES: &[(&str, names::Check)] = &[
         ("serviceAccountName", names::dns_subdomain),
         ("nodeName", names::dns_subdomain),
         ("hostname", names::dns_label),
@@ -202,11 +202,11 @@ fn host_name_override(errors: &mut Vec<FieldError>, spec: &Value, path: &Path) {
     let at = path.field("hostnameOverride");
     for key in ["setHostnameAsFQDN", "hostNetwork"] {
         if flag(spec, key) {
-            errors.push(FieldError::forbidden(&at, &format!("may not be specified when {key} is true")));
+            errors.push(FieldError::forbidden(at, &format!("may not be specified when {key} is true")));
         }
     }
     if name.len() > LENGTH_MAX {
-        errors.push(FieldError::too_long(&at, LENGTH_MAX));
+        errors.push(FieldError::too_long(at, LENGTH_MAX));
     }
     complain(errors, &at, name, names::dns_subdomain(name));
 }
@@ -264,7 +264,7 @@ fn name_resolution(errors: &mut Vec<FieldError>, spec: &Value, path: &Path) {
     let at = path.field("nameservers");
     if servers.len() > SERVERS_MAX {
         let detail = format!("must not have more than {SERVERS_MAX} nameservers");
-        errors.push(FieldError::invalid(&at, config["nameservers"].clone(), &detail));
+        errors.push(FieldError::invalid(at, config["nameservers"].clone(), &detail));
     }
     for (index, server) in servers.iter().filter_map(Value::as_str).enumerate() {
         complain(errors, &at.index(index), server, names::ip_address(server));
@@ -274,7 +274,7 @@ fn name_resolution(errors: &mut Vec<FieldError>, spec: &Value, path: &Path) {
     let mut refuse = |is_over: bool, what: String| {
         if is_over {
             let detail = format!("must not have more than {what}");
-            errors.push(FieldError::invalid(&at, config["searches"].clone(), &detail));
+            errors.push(FieldError::invalid(at, config["searches"].clone(), &detail));
         }
     };
     refuse(searches.len() > SEARCHES_MAX, format!("{SEARCHES_MAX} search paths"));
@@ -309,7 +309,7 @@ fn resource_claims(errors: &mut Vec<FieldError>, claims: &[Value], path: &Path) 
             claim["name"], claim[sources[0]], claim[sources[1]]
         );
         let invalid =
-            |detail: &str| FieldError::new(&path, Problem::Invalid, format!("Invalid value: {shown}: {detail}"));
+            |detail: &str| FieldError::new(path, Problem::Invalid, format!("Invalid value: {shown}: {detail}"));
         match sources.iter().filter(|key| given(claim, key).is_some()).count() {
             0 => errors.push(invalid("must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")),
             1 => {}

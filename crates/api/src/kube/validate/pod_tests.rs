@@ -2,6 +2,7 @@
 
 use crate::kube::defaults;
 use crate::kube::validate;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 /// Lays `change` over `base`: objects are joined, lists are joined item by item, all else is replaced.
@@ -496,4 +497,91 @@ fn other_fields_of_a_pod_are_fixed() {
             "spec.schedulingGates[0].name: Forbidden: only deletion is allowed, but found new scheduling gate 'g'",
         ]
     );
+}
+
+/// Any JSON made of words that pods use, in places where they need not make sense.
+fn any_json() -> impl Strategy<Value = Value> {
+    const WORDS: &[&str] = &[
+        "containers",
+        "initContainers",
+        "ephemeralContainers",
+        "name",
+        "image",
+        "volumes",
+        "volumeMounts",
+        "mountPath",
+        "secret",
+        "projected",
+        "sources",
+        "resources",
+        "limits",
+        "requests",
+        "cpu",
+        "nvidia.com/gpu",
+        "env",
+        "valueFrom",
+        "fieldRef",
+        "fieldPath",
+        "ports",
+        "hostPort",
+        "containerPort",
+        "affinity",
+        "nodeAffinity",
+        "podAffinity",
+        "tolerations",
+        "key",
+        "operator",
+        "Exists",
+        "securityContext",
+        "runAsUser",
+        "livenessProbe",
+        "httpGet",
+        "lifecycle",
+        "preStop",
+        "sleep",
+        "ephemeral",
+        "volumeClaimTemplate",
+        "schedulingGates",
+        "nodeSelector",
+        "hostNetwork",
+        "restartPolicy",
+        "Always",
+        "1Gi",
+        "",
+    ];
+    let word = prop::sample::select(WORDS);
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (-2i64..70000).prop_map(Value::from),
+        word.clone().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(5, 48, 6, move |inner| {
+        let entries = prop::collection::btree_map(word.clone().prop_map(str::to_owned), inner.clone(), 0..6);
+        prop_oneof![
+            prop::collection::vec(inner, 0..4).prop_map(Value::from),
+            entries.prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_pod_is_too_strange_to_be_judged(spec in any_json(), other in any_json()) {
+        let mut pod = json!({"metadata": {"name": "p", "namespace": "d", "resourceVersion": "1"}, "spec": spec});
+        defaults::fill("", "Pod", &mut pod);
+        let once = pod.clone();
+        defaults::fill("", "Pod", &mut pod);
+        prop_assert_eq!(&once, &pod, "filling in twice changes nothing");
+        defaults::pod::match_label_keys(&mut pod);
+        defaults::pod::pod_status(&mut pod);
+        let found = validate::create("", "Pod", &pod);
+        let unchanged = validate::update("", "Pod", &pod, &pod);
+        prop_assert!(unchanged.iter().all(|error| found.contains(error)), "keeping a pod as it is brings no new problem");
+        let mut changed = pod.clone();
+        changed["spec"] = other;
+        let _ = validate::update("", "Pod", &changed, &pod);
+    }
 }

@@ -184,7 +184,7 @@ fn node_affinity_additions(errors: &mut Vec<FieldError>, new: &Value, old: &Valu
     let path = affinity.field("nodeSelectorTerms");
     if !old_terms.is_empty() && old_terms.len() != new_terms.len() {
         let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
-        errors.push(FieldError::invalid(&path, new_terms.to_vec(), detail));
+        errors.push(FieldError::invalid(path, new_terms.to_vec(), detail));
         return;
     }
     for (index, (new, old)) in new_terms.iter().zip(old_terms).enumerate() {
