@@ -1,0 +1,325 @@
+//! Volumes, claims and the storage.k8s.io kinds (K-VOL-3).
+
+use super::Rule;
+use super::label_selector::check_selector;
+use super::rows::{Row, check, check_update as fixed, entries, is_empty, items, join, named, one_of, same, set_at};
+use crate::kube::field::FieldError;
+use crate::kube::quantity::Quantity;
+use crate::kube::{at, names, text};
+use serde_json::{Value, json};
+
+const STORAGE: &str = "storage.k8s.io";
+
+pub const RULES: &[Rule] = &[
+    Rule { group: "", kind: "PersistentVolume", is_namespaced: false, create: check_volume, update: check_volume_update },
+    Rule {
+        group: "",
+        kind: "PersistentVolumeClaim",
+        is_namespaced: true,
+        create: check_claim,
+        update: check_claim_update,
+    },
+    Rule { group: STORAGE, kind: "StorageClass", is_namespaced: false, create: check_class, update: check_class_update },
+    Rule { group: STORAGE, kind: "CSIDriver", is_namespaced: false, create: check_driver, update: check_driver_update },
+    Rule { group: STORAGE, kind: "CSINode", is_namespaced: false, create: check_csi_node, update: |new, _| check_csi_node(new) },
+    Rule {
+        group: STORAGE,
+        kind: "CSIStorageCapacity",
+        is_namespaced: true,
+        create: check_capacity,
+        update: check_capacity_update,
+    },
+    Rule {
+        group: STORAGE,
+        kind: "VolumeAttachment",
+        is_namespaced: false,
+        create: check_attachment,
+        update: check_attachment_update,
+    },
+];
+
+const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+const VOLUME_MODES: &[&str] = &["Block", "Filesystem"];
+
+/// The sources that a volume may have; exactly one is set.
+const SOURCES: &[&str] = &[
+    "hostPath",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "glusterfs",
+    "flocker",
+    "nfs",
+    "rbd",
+    "quobyte",
+    "cephfs",
+    "iscsi",
+    "cinder",
+    "fc",
+    "flexVolume",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "scaleIO",
+    "local",
+    "storageos",
+    "csi",
+];
+
+/// Fields that a source of a kind we know must have.
+const SOURCE_ROWS: &[(&str, &[Row])] = &[
+    ("hostPath", &[Row::Required("path", "")]),
+    ("nfs", &[Row::Required("server", ""), Row::Required("path", "")]),
+    ("local", &[Row::Required("path", "")]),
+    ("csi", &[Row::Required("driver", ""), Row::Required("volumeHandle", "")]),
+];
+
+fn quantity(value: &Value) -> Option<Quantity> {
+    value.as_str().and_then(|text| Quantity::parse(text).ok())
+}
+
+/// `Invalid value: "0": must be greater than zero`, as sizes are judged.
+fn check_positive(value: &Value, path: &str) -> Option<FieldError> {
+    let is_positive = quantity(value).is_none_or(|size| size > Quantity::ZERO);
+    (!is_positive).then(|| FieldError::invalid(path, value.clone(), "must be greater than zero"))
+}
+
+fn check_access_modes(spec: &Value, path: &str, detail: &str) -> Vec<FieldError> {
+    let (place, modes) = (join(path, "accessModes"), items(spec, "accessModes"));
+    if modes.is_empty() {
+        return vec![FieldError::required(place, detail)];
+    }
+    let mut errors: Vec<FieldError> = modes.iter().filter_map(|mode| one_of(mode, &place, ACCESS_MODES)).collect();
+    let is_single = |mode: &&Value| **mode == "ReadWriteOncePod";
+    let is_shared = |mode: &Value| *mode != "ReadWriteOncePod" && mode.as_str().is_some_and(|m| ACCESS_MODES.contains(&m));
+    if modes.iter().any(|mode| is_single(&mode)) && modes.iter().any(is_shared) {
+        errors.push(FieldError::forbidden(place, "may not use ReadWriteOncePod with other access modes"));
+    }
+    errors
+}
+
+pub fn check_volume(volume: &Value) -> Vec<FieldError> {
+    const ROWS: &[Row] = &[
+        Row::Required("capacity", ""),
+        Row::OneOf("persistentVolumeReclaimPolicy", &["Delete", "Recycle", "Retain"]),
+        Row::OneOf("volumeMode", VOLUME_MODES),
+    ];
+    let spec = &volume["spec"];
+    let mut errors = check(spec, "spec", ROWS);
+    errors.extend(check_access_modes(spec, "spec", ""));
+    let sizes = entries(spec, "capacity").count();
+    if sizes != 1 || set_at(spec, "capacity.storage").is_none() {
+        let present = spec.get("capacity").cloned().unwrap_or_default();
+        errors.push(FieldError::not_supported("spec.capacity", present, &["storage"]));
+    }
+    for (name, size) in entries(spec, "capacity") {
+        errors.extend(check_positive(size, &format!("spec.capacity[{name}]")));
+    }
+    let class = text(spec, "storageClassName");
+    if !class.is_empty() {
+        errors.extend(named(class, "spec.storageClassName", names::dns_subdomain));
+    }
+    errors.extend(check_sources(spec));
+    errors
+}
+
+fn check_sources(spec: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut present = SOURCES.iter().filter(|name| set_at(spec, name).is_some());
+    let Some(first) = present.next() else { return vec![FieldError::required("spec", "must specify a volume type")] };
+    for name in present {
+        errors.push(FieldError::forbidden(join("spec", name), "may not specify more than 1 volume type"));
+    }
+    for (_, rows) in SOURCE_ROWS.iter().filter(|(name, _)| name == first) {
+        errors.extend(check(&spec[first], &join("spec", first), rows));
+    }
+    if *first == "local" && set_at(spec, "nodeAffinity.required").is_none() {
+        let detail = "Local volume requires node affinity";
+        errors.push(FieldError::required("spec.nodeAffinity", detail));
+    }
+    let path = text(spec, "hostPath.path");
+    if *first == "hostPath" && path.split('/').any(|step| step == "..") {
+        errors.push(FieldError::invalid("spec.hostPath.path", path, "must not contain '..'"));
+    }
+    if !path.is_empty() && path.trim_matches('/').is_empty() && text(spec, "persistentVolumeReclaimPolicy") == "Recycle" {
+        let detail = "may not be 'recycle' for a hostPath mount of '/'";
+        errors.push(FieldError::forbidden("spec.persistentVolumeReclaimPolicy", detail));
+    }
+    errors
+}
+
+pub fn check_volume_update(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = check_volume(new);
+    let (new_spec, old_spec) = (&new["spec"], &old["spec"]);
+    if SOURCES.iter().any(|name| !same(new_spec.get(*name), old_spec.get(*name))) {
+        let detail = "spec.persistentvolumesource is immutable after creation";
+        errors.push(FieldError::forbidden("spec.persistentvolumesource", detail));
+    }
+    // The reference reports these two without `spec.` in front.
+    errors.extend(super::rows::fixed_field(new_spec, old_spec, "", "volumeMode"));
+    let affinity = |spec: &Value| spec.get("nodeAffinity").cloned().unwrap_or_default();
+    if !affinity(old_spec).is_null() && !same(Some(&affinity(new_spec)), Some(&affinity(old_spec))) {
+        let detail = "field is immutable, except for updating from beta label to GA";
+        errors.push(FieldError::invalid("nodeAffinity", affinity(new_spec), detail));
+    }
+    errors
+}
+
+pub fn check_claim(claim: &Value) -> Vec<FieldError> {
+    check_claim_spec(&claim["spec"], "spec")
+}
+
+/// Checks a claim's spec; stateful sets and ephemeral volumes carry the same one.
+pub fn check_claim_spec(spec: &Value, path: &str) -> Vec<FieldError> {
+    let mut errors = check_access_modes(spec, path, "at least 1 access mode is required");
+    errors.extend(check_selector(spec.get("selector"), &join(path, "selector")));
+    let place = join(path, "resources[storage]");
+    match set_at(spec, "resources.requests.storage") {
+        None => errors.push(FieldError::required(place, "")),
+        Some(size) => errors.extend(check_positive(size, &place)),
+    }
+    let class = text(spec, "storageClassName");
+    if !class.is_empty() {
+        errors.extend(named(class, &join(path, "storageClassName"), names::dns_subdomain));
+    }
+    errors.extend(check(spec, path, &[Row::OneOf("volumeMode", VOLUME_MODES)]));
+    for name in ["dataSource", "dataSourceRef"] {
+        if let Some(source) = set_at(spec, name) {
+            errors.extend(check_data_source(source, &join(path, name)));
+        }
+    }
+    errors
+}
+
+fn check_data_source(source: &Value, path: &str) -> Vec<FieldError> {
+    let mut errors = check(source, path, &[Row::Required("name", ""), Row::Required("kind", "")]);
+    let (group, kind) = (text(source, "apiGroup"), text(source, "kind"));
+    if group.is_empty() && kind != "PersistentVolumeClaim" {
+        let detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
+        errors.push(FieldError::invalid(path, kind, detail));
+    } else if !group.is_empty() {
+        errors.extend(named(group, &join(path, "apiGroup"), names::dns_subdomain));
+    }
+    errors
+}
+
+pub fn check_claim_update(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = check_claim(new);
+    let (new_spec, old_spec) = (&new["spec"], &old["spec"]);
+    // What may be set once, and what a bound claim may change, is not compared.
+    let mut allowed = old_spec.clone();
+    for name in ["volumeName", "storageClassName"] {
+        if is_empty(old_spec.get(name)) {
+            allowed[name] = new_spec.get(name).cloned().unwrap_or_default();
+        }
+    }
+    if text(new, "status.phase") == "Bound" {
+        allowed["volumeAttributesClassName"] = new_spec.get("volumeAttributesClassName").cloned().unwrap_or_default();
+        if let Some(size) = set_at(new_spec, "resources.requests.storage") {
+            if !allowed["resources"]["requests"].is_object() {
+                allowed["resources"] = json!({"requests": {}});
+            }
+            allowed["resources"]["requests"]["storage"] = size.clone();
+        }
+    }
+    if !same(Some(new_spec), Some(&allowed)) {
+        let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+        errors.push(FieldError::forbidden("spec", detail));
+    }
+    let size = |claim: &Value, path: &str| at(claim, path).and_then(quantity).unwrap_or_default();
+    let (now, before) = (size(new, "spec.resources.requests.storage"), size(old, "spec.resources.requests.storage"));
+    if now < before && now <= size(old, "status.capacity.storage") {
+        let path = "spec.resources.requests.storage";
+        errors.push(FieldError::forbidden(path, "field can not be less than status.capacity"));
+    }
+    errors.extend(super::rows::fixed_field(new_spec, old_spec, "", "volumeMode"));
+    errors
+}
+
+pub fn check_class(class: &Value) -> Vec<FieldError> {
+    const ROWS: &[Row] = &[
+        Row::Required("provisioner", ""),
+        Row::OneOf("reclaimPolicy", &["Delete", "Retain"]),
+        Row::OneOf("volumeBindingMode", &["Immediate", "WaitForFirstConsumer"]),
+    ];
+    let mut errors = check(class, "", ROWS);
+    let provisioner = text(class, "provisioner").to_lowercase();
+    if !provisioner.is_empty() {
+        errors.extend(named(&provisioner, "provisioner", names::qualified_name));
+    }
+    if entries(class, "parameters").any(|(key, _)| key.is_empty()) {
+        errors.push(FieldError::invalid("parameters", "", "field can not be empty."));
+    }
+    errors
+}
+
+pub fn check_class_update(new: &Value, old: &Value) -> Vec<FieldError> {
+    let changed = ["parameters", "provisioner", "reclaimPolicy"].into_iter().filter(|name| !same(new.get(*name), old.get(*name)));
+    let mut errors: Vec<FieldError> =
+        changed.map(|name| FieldError::forbidden(name, &format!("updates to {name} are forbidden."))).collect();
+    errors.extend(fixed(new, old, "", &[Row::Fixed("volumeBindingMode")]));
+    errors
+}
+
+const DRIVER_ROWS: &[Row] = &[
+    Row::Required("attachRequired", ""),
+    Row::Required("podInfoOnMount", ""),
+    Row::OneOf("fsGroupPolicy", &["File", "None", "ReadWriteOnceWithFSType"]),
+    Row::Fixed("attachRequired"),
+    Row::Fixed("volumeLifecycleModes"),
+];
+
+pub fn check_driver(driver: &Value) -> Vec<FieldError> {
+    let spec = &driver["spec"];
+    let mut errors = check(spec, "spec", DRIVER_ROWS);
+    let modes = items(spec, "volumeLifecycleModes").iter();
+    errors.extend(modes.filter_map(|mode| one_of(mode, "spec.volumeLifecycleModes", &["Ephemeral", "Persistent"])));
+    errors
+}
+
+pub fn check_driver_update(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = check_driver(new);
+    errors.extend(fixed(&new["spec"], &old["spec"], "spec", DRIVER_ROWS));
+    errors
+}
+
+pub fn check_csi_node(node: &Value) -> Vec<FieldError> {
+    let drivers = items(node, "spec.drivers").iter().enumerate();
+    let rows = &[Row::Required("name", ""), Row::Required("nodeID", "")];
+    drivers.flat_map(|(index, driver)| check(driver, &format!("spec.drivers[{index}]"), rows)).collect()
+}
+
+const CAPACITY_ROWS: &[Row] =
+    &[Row::Required("storageClassName", ""), Row::Fixed("storageClassName"), Row::Fixed("nodeTopology")];
+
+pub fn check_capacity(capacity: &Value) -> Vec<FieldError> {
+    let mut errors = check(capacity, "", CAPACITY_ROWS);
+    errors.extend(check_selector(capacity.get("nodeTopology"), "nodeTopology"));
+    errors
+}
+
+pub fn check_capacity_update(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = check_capacity(new);
+    errors.extend(fixed(new, old, "", CAPACITY_ROWS));
+    errors
+}
+
+pub fn check_attachment(attachment: &Value) -> Vec<FieldError> {
+    let mut errors = check(attachment, "", &[Row::Required("spec.attacher", ""), Row::Required("spec.nodeName", "")]);
+    let inline = set_at(attachment, "spec.source.inlineVolumeSpec").is_some();
+    let named = set_at(attachment, "spec.source.persistentVolumeName").is_some();
+    let detail = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+    match (inline, named) {
+        (false, false) => errors.push(FieldError::required("spec.source", detail)),
+        (true, true) => errors.push(FieldError::forbidden("spec.source", detail)),
+        (true, false) | (false, true) => {}
+    }
+    errors
+}
+
+pub fn check_attachment_update(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = check_attachment(new);
+    errors.extend(fixed(new, old, "", &[Row::Fixed("spec")]));
+    errors
+}
