@@ -92,7 +92,7 @@ fn total(pod: &Value) -> Value {
             let sum = all
                 .iter()
                 .filter_map(|c| amount(&c["resources"][list], name))
-                .fold(Quantity::default(), Quantity::add);
+                .fold(Quantity::default(), |sum, amount| sum + amount);
             map.insert(name.clone(), sum.to_string().into());
         }
         sums[list] = Value::Object(map);

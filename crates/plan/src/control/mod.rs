@@ -244,3 +244,4 @@ fn difference(old: &Value, new: &Value) -> Option<Value> {
     }
     Some(Value::Object(patch))
 }
+pub mod quota;
