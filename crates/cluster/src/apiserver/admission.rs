@@ -119,7 +119,7 @@ impl ApiServer {
 
     fn has_quotas(&self, namespace: &str) -> bool {
         let bucket = self.store.bucket("resourcequotas");
-        self.store.count(&bucket) > 0 && !self.store.list(&bucket, &format!("{namespace}/")).entries.is_empty()
+        !self.store.list(&bucket, &format!("{namespace}/")).entries.is_empty()
     }
 
     fn quotas(&self, namespace: &str) -> (Vec<Value>, Vec<u64>) {

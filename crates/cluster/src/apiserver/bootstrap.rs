@@ -47,7 +47,7 @@ impl ApiServer {
     /// The `kubernetes` service and where it leads.
     async fn publish_self(&self, port: u16) -> Result<(), ApiError> {
         let local = self.local("bootstrap");
-        let host = self.address().rsplit_once(':').map_or_else(String::new, |(host, _)| host.to_owned());
+        let host = own_address().unwrap_or_else(|| self.addresses.first());
         if local.get("", "services", "default", "kubernetes").is_none() {
             let address = self.addresses.first();
             let service = json!({
@@ -86,6 +86,15 @@ impl ApiServer {
         }
         Ok(())
     }
+}
+
+/// This machine's address towards others; an endpoint may not be a loopback address. Connecting a UDP socket sends
+/// nothing, it only asks the kernel which way it would go.
+fn own_address() -> Option<String> {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    let address = socket.local_addr().ok()?.ip();
+    (!address.is_loopback() && !address.is_unspecified()).then(|| address.to_string())
 }
 
 fn group(object: &Value) -> String {

@@ -228,7 +228,7 @@ pub fn loose(content_type: &str, body: &[u8], kind: &str) -> Result<Value, ApiEr
 }
 
 fn decode_json(body: &[u8], kind: &str) -> Result<(Value, Vec<String>), ApiError> {
-    decode::json(body).map_err(|text| {
+    decode::json(body).map(|decoded| (decoded.value, decoded.strict)).map_err(|text| {
         ApiError::bad_request(format!(
             "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {text}"
         ))
@@ -238,7 +238,7 @@ fn decode_json(body: &[u8], kind: &str) -> Result<(Value, Vec<String>), ApiError
 /// YAML as kubectl reads it: `0644` is octal.
 pub fn decode_yaml(body: &[u8]) -> Result<Value, ApiError> {
     let text = std::str::from_utf8(body).map_err(|e| ApiError::bad_request(format!("yaml: {e}")))?;
-    let options = serde_saphyr::Options { legacy_octal_numbers: true, ..Default::default() };
+    let options = serde_saphyr::options! { legacy_octal_numbers: true };
     serde_saphyr::from_str_with_options(text, options)
         .map_err(|e| ApiError::bad_request(format!("error decoding the body as YAML: {e}")))
 }
@@ -255,8 +255,8 @@ fn decode_protobuf(body: &[u8]) -> Result<Value, ApiError> {
         ))
     })?;
     let mut value = protobuf::to_json(&shape, &envelope.raw).map_err(refuse)?;
-    value["kind"] = envelope.kind.clone().into();
-    value["apiVersion"] = envelope.api_version.clone().into();
+    value["kind"] = envelope.kind.into();
+    value["apiVersion"] = envelope.api_version.into();
     Ok(value)
 }
 

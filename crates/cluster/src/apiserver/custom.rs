@@ -1,7 +1,7 @@
 //! Custom kinds: CRDs compiled into rows of the catalogue, and kept so as CRDs change (spec K 13).
 
 use super::ApiServer;
-use super::catalogue::{ALL_VERBS, Catalogue, Resource, Role, Traits, api_version, bucket_name, builtin_groups, prefix};
+use super::catalogue::{ALL_VERBS, Catalogue, Resource, Role, Traits, api_version, bucket_name, prefix};
 use super::object;
 use crate::store::{Bucket, Change, Expect, Write};
 use jiff::Timestamp;
@@ -25,6 +25,8 @@ pub struct CustomKind {
     pub schema: Schema,
     /// The JSON schema as written, for OpenAPI.
     pub source: Value,
+    /// Whether reading an object may add fields to what is stored.
+    pub has_defaults: bool,
     pub columns: Vec<Column>,
     pub has_status: bool,
     pub scale: Option<scale::Paths>,
@@ -39,6 +41,7 @@ impl CustomKind {
         let source = version["schema"]["openAPIV3Schema"].clone();
         Ok(CustomKind {
             schema: Schema::compile(&source)?,
+            has_defaults: source.to_string().contains("\"default\":"),
             columns: path::columns(version),
             has_status: version["subresources"].get("status").is_some(),
             scale: scale::Paths::of(version),
@@ -133,6 +136,11 @@ fn rows(crd: &Value, known: &Catalogue, bucket: &Bucket) -> Vec<Arc<Resource>> {
     rows
 }
 
+fn is_established(crd: &Value) -> bool {
+    let conditions = crd["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().any(|c| c["type"] == "Established" && c["status"] == "True")
+}
+
 fn is_same(row: &Resource, crd: &Value) -> bool {
     row.custom.as_ref().is_some_and(|custom| {
         custom.uid == text(crd, "metadata.uid")
@@ -156,7 +164,7 @@ impl ApiServer {
                 self.write_crd_status(&bucket, &stored, &crd).await;
             }
             taken.add(&crd);
-            if definition::is_established(&crd) {
+            if is_established(&crd) {
                 let name = bucket_name(text(&crd, "spec.group"), text(&crd, "spec.names.plural"));
                 customs.extend(rows(&crd, &self.catalogue(), &self.store.bucket(&name)));
             }
@@ -174,10 +182,5 @@ impl ApiServer {
         if let Err(error) = self.store.commit(vec![write]).await {
             tracing::debug!(%error, "status of a CRD not written");
         }
-    }
-
-    /// Whether a group belongs to Kubernetes itself, so that a CRD may not take its kinds.
-    pub fn is_builtin_group(group: &str) -> bool {
-        builtin_groups().contains(&group)
     }
 }

@@ -136,16 +136,16 @@ impl ApiServer {
                 selector::fields(&resource.group, &resource.kind).iter().map(|field| (*field).to_owned()).collect()
             }
         };
-        for field in fields.iter().flat_map(|selector| selector.field_names()) {
+        for field in fields.iter().flat_map(|selector| selector.names()) {
             let known = field == "metadata.name"
                 || (field == "metadata.namespace" && resource.namespaced)
-                || names.iter().any(|name| *name == field);
+                || names.iter().any(|name| name == field);
             if !known {
                 let group = if resource.custom.is_some() { "custom" } else { &*resource.group };
                 let message = if resource.custom.is_some() {
                     format!("field label not supported: {field}")
                 } else {
-                    selector::unknown_field_message(group, &resource.kind, &field)
+                    selector::unknown_field_message(group, &resource.kind, field)
                 };
                 return Err(ApiError::bad_request(message));
             }
@@ -203,7 +203,7 @@ impl ApiServer {
         .into_bytes();
         let custom = resource.custom.clone();
         let write = move |stored: &Stored, out: &mut Vec<u8>| match &custom {
-            Some(custom) if custom.schema.has_defaults() => {
+            Some(custom) if custom.has_defaults => {
                 let mut object = Spelling::new(&resource).parse(stored);
                 custom.schema.default(&mut object);
                 // Writing JSON into memory cannot fail.

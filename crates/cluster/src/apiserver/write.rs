@@ -120,8 +120,8 @@ impl ApiServer {
         let config = apply.map(|force| (object.clone(), force));
         strategy::begin(&resource, &mut object, &uid, call.now);
         let api_version = resource.api_version();
-        let manager = manager(call, options, &api_version);
         if let Some((config, force)) = &config {
+            let manager = manager(call, options, &api_version);
             object = managed::apply(&resource.shape, None, config, &manager, *force)?;
             strategy::begin(&resource, &mut object, &uid, call.now);
         }
@@ -132,7 +132,7 @@ impl ApiServer {
         self.admit_create(call, &mut object).await?;
         self.check(call, &object, None, &name)?;
         if config.is_none() {
-            managed::updated(&resource.shape, None, &mut object, &manager);
+            managed::updated(&resource.shape, None, &mut object, &manager(call, options, &api_version));
         }
         let key = object::key(&call.path.namespace, &name);
         if self.store.get(&resource.bucket, &key).is_some() {
@@ -480,7 +480,7 @@ fn pins_version(change: &Change) -> bool {
 
 fn patch_body(body: &[u8]) -> Result<Value, ApiError> {
     decode::json(body)
-        .map(|(value, _)| value)
+        .map(|decoded| decoded.value)
         .map_err(|text| ApiError::bad_request(format!("error decoding patch: {text}")))
 }
 
