@@ -87,7 +87,8 @@ pub fn apply(
     manager: &Manager<'_>,
     force: bool,
 ) -> Result<Value, ApplyError> {
-    if config.get("metadata").is_some_and(|metadata| metadata.get("managedFields").is_some_and(|list| !list.is_null())) {
+    if config.get("metadata").is_some_and(|metadata| metadata.get("managedFields").is_some_and(|list| !list.is_null()))
+    {
         return Err(ApplyError::ManagedFields);
     }
     let root = Shape::Struct(shape.clone());
@@ -99,10 +100,11 @@ pub fn apply(
 
     let mut merged = live.cloned().unwrap_or_else(|| Value::Object(Map::new()));
     take(&mut merged);
-    merge_root(&root, &mut merged, config, manager.tracked);
+    // Removing first lets the configuration put back a container that it wants empty.
     if let Some(last) = &last {
         prune_root(&root, &mut merged, (&last.fields, &claimed), &owners);
     }
+    merge_root(&root, &mut merged, config, manager.tracked);
     let changes = changes(shape, live, &merged, manager.tracked);
     if !force {
         refuse_conflicts(shape, live, (&owners, &changes), manager)?;
@@ -188,9 +190,10 @@ fn refuse_conflicts(
     if taken.is_empty() {
         return Ok(());
     }
-    if let Some(allowed) = live.filter(|_| manager.name == last_applied::MANAGER).and_then(|live| {
-        last_applied::unchanged(shape, live, manager)
-    }) {
+    if let Some(allowed) = live
+        .filter(|_| manager.name == last_applied::MANAGER)
+        .and_then(|live| last_applied::unchanged(shape, live, manager))
+    {
         taken.iter_mut().for_each(|(_, fields)| fields.subtract(&allowed));
     }
     let conflicts: Vec<Conflict> = taken
@@ -218,12 +221,13 @@ fn merge_root(root: &Shape, merged: &mut Value, config: &Value, tracked: Tracked
     for (key, value) in config {
         let is_type = key == "apiVersion" || key == "kind";
         match (key.as_str(), value) {
-            ("metadata", Value::Object(metadata)) if is_status => {
-                let allowed = metadata.iter().filter(|(key, _)| tracked.has_metadata(key));
-                let allowed: Map<String, Value> = allowed.map(|(key, value)| (key.clone(), value.clone())).collect();
-                merge_entry(root, merged, key, &Value::Object(allowed));
+            ("metadata", Value::Object(metadata)) => {
+                // Manifests carry `creationTimestamp: null`; what the server keeps is not theirs to empty.
+                let is_merged = |key: &str, value: &Value| tracked.has_metadata(key) || !(is_status || value.is_null());
+                let part = metadata.iter().filter(|(key, value)| is_merged(key, value));
+                let part: Map<String, Value> = part.map(|(key, value)| (key.clone(), value.clone())).collect();
+                merge_entry(root, merged, key, &Value::Object(part));
             }
-            ("metadata", value) => merge_entry(root, merged, key, value),
             (_, value) if is_type || tracked.has_part(key) => merge_entry(root, merged, key, value),
             _ => {}
         }
@@ -286,10 +290,11 @@ fn merged_items(list: List<'_>, live: &[Value], config: &[Value]) -> Vec<Value> 
                 at_live += 1;
                 continue;
             }
-            if is_next || is_elsewhere || done.contains(element) {
+            let is_config_done = at_config >= config.len();
+            if is_next || is_elsewhere || is_config_done || done.contains(element) {
                 at_live += 1;
             }
-            if !is_next && (is_elsewhere || at_config >= config.len()) {
+            if !is_next && (is_elsewhere || is_config_done) {
                 continue;
             }
         }
@@ -314,7 +319,7 @@ fn prune_root(root: &Shape, merged: &mut Value, (last, claimed): (&Fields, &Fiel
 }
 
 fn prune(shape: &Shape, value: &mut Value, last: &Node, kept: &Node) {
-    let nobody = Node::from_iter([(String::new(), Value::Null)]);
+    let nobody = Node::new();
     match value {
         Value::Object(fields) if is_granular_map(shape) => {
             for (element, last) in children(last) {
@@ -329,7 +334,11 @@ fn prune(shape: &Shape, value: &mut Value, last: &Node, kept: &Node) {
                     fields.remove(key);
                 } else if !is_empty(value) {
                     prune(shape, value, last, kept.unwrap_or(&nobody));
-                    if is_empty(value) {
+                    // An empty struct or map entry that somebody wants says something (`emptyDir: {}`), other containers
+                    // say nothing without contents.
+                    let says_something = declared.is_none() || matches!(shape, Shape::Struct(_));
+                    let is_wanted = says_something && kept.is_some_and(is_member);
+                    if is_empty(value) && !is_wanted {
                         fields.remove(key);
                     }
                 }

@@ -283,7 +283,8 @@ fn merge_oldest(entries: &mut [Entry]) {
 pub fn keep_times(old: &Value, new: &mut Value) {
     let is_same = match (old, &*new) {
         (Value::Object(old), Value::Object(new)) => {
-            old.len() == new.len() && old.iter().all(|(key, value)| new.get(key).is_some_and(|new| is_even(key, value, new)))
+            old.len() == new.len()
+                && old.iter().all(|(key, value)| new.get(key).is_some_and(|new| is_even(key, value, new)))
         }
         _ => false,
     };
