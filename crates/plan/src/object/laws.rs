@@ -1,7 +1,8 @@
 //! Laws of patches and ownership, over random objects of a small type.
 
+use super::apply::apply;
 use super::fields::Fields;
-use super::managed::{Manager, Tracked, apply, updated};
+use super::managed::{Manager, Tracked, updated};
 use super::{merge, strategic};
 use jiff::Timestamp;
 use proptest::prelude::*;

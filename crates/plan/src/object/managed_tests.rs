@@ -1,6 +1,8 @@
 //! Cases of ownership by update and by apply, on a small workload type and on a config map.
 
 use super::*;
+use crate::object::apply::apply;
+use serde_json::json;
 use volley_api::kube::schema::{Field, Proto, Scalar, Shape, Struct, json::root};
 use volley_api::kube::status::ApiError;
 
@@ -53,7 +55,7 @@ fn data(data: Value) -> Value {
 
 fn entry_of<'a>(object: &'a Value, name: &str) -> &'a Value {
     let list = object["metadata"]["managedFields"].as_array().expect("tracked");
-    list.iter().find(|entry| entry["manager"] == name).unwrap_or_else(|| panic!("no entry of {name} in {object}"))
+    list.iter().find(|entry| entry["manager"] == name).unwrap_or_else(|| unreachable!("no entry of {name} in {object}"))
 }
 
 fn fields_of<'a>(object: &'a Value, name: &str) -> &'a Value {
@@ -123,7 +125,7 @@ fn containers_that_a_built_in_type_always_has_are_not_owned() {
     let number = || Shape::Scalar(Scalar::Int32);
     let strategy = structure(vec![field("rollingUpdate", structure(vec![field("surge", number(), true)]), true)]);
     let spec = structure(vec![field("replicas", number(), true), field("strategy", strategy, false)]);
-    let Shape::Struct(top) = structure(vec![field("spec", spec, false)]) else { panic!("a struct") };
+    let Shape::Struct(top) = structure(vec![field("spec", spec, false)]) else { unreachable!("a struct") };
     let new =
         create(&top, json!({"spec": {"replicas": 1, "strategy": {"rollingUpdate": {"surge": 1}}}}), &manager("me", 0));
     let expected = json!({"f:spec": {"f:replicas": {}, "f:strategy": {"f:rollingUpdate": {".": {}, "f:surge": {}}}}});
@@ -344,7 +346,8 @@ fn fields_that_leave_the_configuration_leave_the_object_unless_shared() {
     defaulted["spec"]["strategy"]["surge"] = json!(1);
     let shared = apply(Some(&defaulted), json!({"replicas": 1, "containers": [{"name": "b"}]}), "two");
     let nothing = json!({"apiVersion": "v1", "kind": "Workload", "metadata": {"name": "w"}});
-    let after = super::apply(&shape, Some(&shared), &nothing, &manager("one", 0), false).expect("no conflict");
+    let after =
+        crate::object::apply::apply(&shape, Some(&shared), &nothing, &manager("one", 0), false).expect("no conflict");
     assert_eq!(after["spec"], json!({"replicas": 1, "containers": [{"name": "b"}]}));
     assert_eq!(managers(&after), ["two"]);
 }

@@ -4,6 +4,7 @@
 //! carries it; the strategy of that name only tells clients when to send it.
 
 use super::PatchError;
+use super::merge::decode_error;
 use serde_json::{Map, Value};
 use volley_api::kube::schema::{ListPatch, Shape, StructRef};
 
@@ -22,7 +23,7 @@ type Object = Map<String, Value>;
 /// Applies a strategic merge patch to an object of a built-in kind.
 pub fn strategic(shape: &StructRef, current: &Value, patch: &Value) -> Result<Value, PatchError> {
     let Value::Object(patch) = patch else {
-        return Err(PatchError::Decode(format!("expected a map, but received {}", go_text(patch))));
+        return Err(decode_error(patch, "map[string]interface {}"));
     };
     let mut patched = match current {
         Value::Object(fields) => fields.clone(),

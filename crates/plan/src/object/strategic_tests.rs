@@ -30,7 +30,7 @@ fn podlike() -> StructRef {
 }
 
 fn patched(current: Value, patch: Value) -> Value {
-    strategic(&podlike(), &current, &patch).unwrap_or_else(|error| panic!("{patch}: {error}"))
+    strategic(&podlike(), &current, &patch).unwrap_or_else(|error| unreachable!("{patch}: {error}"))
 }
 
 fn failure(current: Value, patch: Value) -> ApiError {
