@@ -54,6 +54,10 @@ fn merge(shape: &Shape, live: &mut Value, config: &Value) {
 
 /// Merges keyed lists: the configuration's items in its order, the live ones in theirs, interleaved where they meet.
 fn merged_items(list: List<'_>, live: &[Value], config: &[Value]) -> Vec<Value> {
+    // Most applies repeat the list as it is; no keys need to be spelt for that.
+    if live.len() == config.len() && live.iter().zip(config).all(|(live, config)| list.is_same(live, config)) {
+        return live.iter().zip(config).map(|(live, config)| merged_item(list, live, config)).collect();
+    }
     let element = |item: &Value| list.element(item).unwrap_or_default();
     let live_elements: Vec<String> = live.iter().map(element).collect();
     let config_elements: Vec<String> = config.iter().map(element).collect();
@@ -63,13 +67,9 @@ fn merged_items(list: List<'_>, live: &[Value], config: &[Value]) -> Vec<Value> 
     for (index, element) in live_elements.iter().enumerate() {
         place.entry(element).and_modify(|place| *place = None).or_insert(Some(index));
     }
-    let joined = |index: usize| {
-        let mut item = place.get(&config_elements[index]).copied().flatten().map(|place| live[place].clone());
-        match &mut item {
-            Some(item) => merge(list.items, item, &config[index]),
-            None => item = Some(config[index].clone()),
-        }
-        item
+    let joined = |index: usize| match place.get(&config_elements[index]).copied().flatten() {
+        Some(place) => merged_item(list, &live[place], &config[index]),
+        None => config[index].clone(),
     };
     let mut shared = config_elements.iter().filter(|element| place.contains_key(element)).peekable();
     let mut merged = Vec::with_capacity(live.len().max(config.len()));
@@ -93,13 +93,19 @@ fn merged_items(list: List<'_>, live: &[Value], config: &[Value]) -> Vec<Value> 
             }
         }
         if let Some(element) = config_elements.get(at_config) {
-            merged.extend(joined(at_config));
+            merged.push(joined(at_config));
             done.insert(element);
             shared.next_if(|next| *next == element);
             at_config += 1;
         }
     }
     merged
+}
+
+fn merged_item(list: List<'_>, live: &Value, config: &Value) -> Value {
+    let mut item = live.clone();
+    merge(list.items, &mut item, config);
+    item
 }
 
 /// Removes what this manager claimed before, claims no longer, and nobody else owns.
