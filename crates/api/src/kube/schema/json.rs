@@ -200,7 +200,7 @@ mod tests {
     fn structure_of(shape: &Shape) -> &Struct {
         match shape {
             Shape::Struct(structure) => structure.get(),
-            other => panic!("not a struct: {other:?}"),
+            other => unreachable!("not a struct: {other:?}"),
         }
     }
 
@@ -241,7 +241,7 @@ mod tests {
         let top = structure_of(&top);
         let ports = top.field("ports").expect("declared");
         assert!(ports.required);
-        let Shape::List { items, list, patch } = &ports.shape else { panic!("not a list") };
+        let Shape::List { items, list, patch } = &ports.shape else { unreachable!("not a list") };
         assert_eq!(*list, ListType::Map(vec!["port".into(), "protocol".into()]));
         assert_eq!(*patch, ListPatch::MergeBy { key: "port".into(), retain_keys: true });
         let item = structure_of(items);
