@@ -14,7 +14,6 @@ mod defaulting;
 mod embedded;
 mod format;
 mod lists;
-mod name;
 mod number;
 mod pattern;
 mod place;

@@ -65,7 +65,7 @@ fn each_constraint_has_the_text_of_the_reference() {
         (
             json!({"type": "integer", "format": "int32"}),
             json!(true),
-            r#"spec.x: Invalid value: "": spec.x in body must be of type int32: """#,
+            r#"spec.x: Invalid value: "boolean": spec.x in body must be of type integer: "boolean""#,
         ),
         (
             json!({"type": "string", "format": "date-time"}),
@@ -96,11 +96,6 @@ fn each_constraint_has_the_text_of_the_reference() {
             json!({"type": "integer", "multipleOf": 3}),
             json!(4),
             "spec.x: Invalid value: 4: spec.x in body should be a multiple of 3",
-        ),
-        (
-            json!({"type": "integer", "format": "int32"}),
-            json!(3_000_000_000_i64),
-            r#"<nil>: Invalid value: "": Checked value must be of type integer with format int32 in spec.x"#,
         ),
         (
             json!({"type": "string", "enum": ["red", "green"]}),
@@ -196,6 +191,8 @@ fn values_that_fit_have_no_errors() {
     let cases = [
         (json!({"type": "integer"}), json!(3.0)),
         (json!({"type": "number"}), json!(3)),
+        // The reference ignores the formats of numbers.
+        (json!({"type": "integer", "format": "int32"}), json!(3_000_000_000_i64)),
         (json!({"type": "string", "nullable": true}), json!(null)),
         (json!({"x-kubernetes-int-or-string": true}), json!("50%")),
         (
