@@ -12,6 +12,7 @@ pub mod schema;
 mod convert;
 mod defaulting;
 mod embedded;
+mod expression;
 mod format;
 mod lists;
 mod number;

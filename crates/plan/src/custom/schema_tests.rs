@@ -481,6 +481,29 @@ fn rules_wait_until_the_shape_is_right() {
 
 // K-CRD-6
 #[test]
+fn rules_of_upstream_schemas_are_understood() {
+    let check = |schema: Value, value: Value| errors_of(schema, value).len();
+    let processes = json!({"x-kubernetes-int-or-string": true, "x-kubernetes-validations": [
+        {"rule": "self > 0 || self in ['auto', 'cpu', 'gpu']", "message": "must be auto, cpu, gpu, or int value"},
+    ]});
+    assert_eq!(check(processes.clone(), json!("auto")), 0);
+    assert_eq!(check(processes.clone(), json!(4)), 0);
+    assert_eq!(check(processes.clone(), json!(0)), 1);
+    assert_eq!(check(processes, json!("tpu")), 1);
+
+    let selector = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "x-kubernetes-validations": [
+        {"rule": "has(self.a) || has(self.b)"},
+        {"rule": "(has(self.a) ? 1 : 0) + (has(self.b) ? 1 : 0) <= 1"},
+        {"rule": "!(has(self.n) && (has(self.t) && has(self.t.e)))"},
+    ]});
+    assert_eq!(check(selector.clone(), json!({"a": 1})), 0);
+    assert_eq!(check(selector.clone(), json!({"a": 1, "n": 1, "t": {}})), 0);
+    assert_eq!(check(selector.clone(), json!({"a": 1, "b": 1})), 1);
+    assert_eq!(check(selector, json!({"a": 1, "n": 1, "t": {"e": 1}})), 1);
+}
+
+// K-CRD-6
+#[test]
 fn a_rule_that_would_cost_too_much_is_refused() {
     let schema = compile(json!({"type": "object", "properties": {"spec": {"type": "object",
         "properties": {"l": {"type": "array", "items": {"type": "integer"}}},
