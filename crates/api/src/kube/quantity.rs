@@ -422,7 +422,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn writing_again_changes_nothing(number in -1_000_000i64..1_000_000, places in 0usize..4,
+        fn writing_again_keeps_the_amount_and_settles(number in -1_000_000i64..1_000_000, places in 0usize..4,
                                          suffix in prop::sample::select(vec!["", "m", "u", "k", "M", "Ki", "Mi", "Gi", "e3", "E-2"])) {
             let text = match places {
                 0 => format!("{number}{suffix}"),
@@ -430,7 +430,8 @@ mod tests {
             };
             let once = canonical(&text).expect("a valid quantity");
             let twice = canonical(&once).expect("canonical text is valid");
-            prop_assert_eq!(&once, &twice);
+            // A binary amount may come out without a suffix and is decimal from then on, as in the reference.
+            prop_assert_eq!(canonical(&twice), Ok(twice.clone()));
             let quantity = Quantity::parse(&text).expect("a valid quantity");
             prop_assert_eq!(quantity, Quantity::parse(&once).expect("canonical text is valid"));
             prop_assert_eq!(quantity, Quantity::parse(&quantity.to_string()).expect("written text is valid"));
