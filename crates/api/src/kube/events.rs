@@ -37,9 +37,8 @@ pub fn core_to_events(event: &Value) -> Value {
 
 /// The core view of an events.k8s.io event.
 pub fn events_to_core(event: &Value) -> Value {
-    let mut view = renamed(event, "v1", |name| {
-        NAMES.iter().find(|(_, events)| *events == name).map_or(name, |(core, _)| core)
-    });
+    let mut view =
+        renamed(event, "v1", |name| NAMES.iter().find(|(_, events)| *events == name).map_or(name, |(core, _)| core));
     rows::fill("", "Event", &mut view);
     view
 }

@@ -78,7 +78,8 @@ fn fill_service(service: &mut Value) {
         _ => {}
     }
     for port in items_mut(service, "spec.ports") {
-        let unset = matches!(&port["targetPort"], Value::Null) || port["targetPort"] == json!(0) || port["targetPort"] == "";
+        let unset =
+            matches!(&port["targetPort"], Value::Null) || port["targetPort"] == json!(0) || port["targetPort"] == "";
         if unset && !port["port"].is_null() {
             port["targetPort"] = port["port"].clone();
         }

@@ -112,5 +112,9 @@ pub fn make_map<'a>(object: &'a mut Value, path: &str) -> Option<&'a mut Map<Str
 
 /// The items of the list at a dotted path; none when there is no list.
 pub fn items_mut<'a>(object: &'a mut Value, path: &str) -> impl Iterator<Item = &'a mut Value> {
-    path.split('.').try_fold(object, |value, key| value.get_mut(key)).and_then(Value::as_array_mut).into_iter().flatten()
+    path.split('.')
+        .try_fold(object, |value, key| value.get_mut(key))
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
 }

@@ -1,6 +1,6 @@
 //! Defaults of the kinds that make pods from a template (spec K appendix D), and the labels of a Job (K-JOB-1).
 
-use super::pod::fill_pod_template;
+use super::pod::pod_template;
 use super::rows::{Fill, KindRow, fill_row, items_mut, make_map, map_at, nothing_more};
 use super::storage::fill_claim_spec;
 use crate::kube::{at, text};
@@ -101,18 +101,11 @@ pub const ROWS: &[KindRow] = &[
         ],
         more: fill_replication_controller,
     },
-    KindRow { group: "", kind: "PodTemplate", rows: &[("template.metadata", Fill::Map)], more: fill_pod_template_kind },
 ];
 
 fn fill_template(object: &mut Value) {
     if let Some(template) = object.pointer_mut("/spec/template") {
-        fill_pod_template(template);
-    }
-}
-
-fn fill_pod_template_kind(object: &mut Value) {
-    if let Some(template) = object.get_mut("template") {
-        fill_pod_template(template);
+        pod_template(template);
     }
 }
 
@@ -146,7 +139,7 @@ fn copy_template_labels(object: &mut Value) {
 
 fn fill_cron_job(cron_job: &mut Value) {
     if let Some(template) = cron_job.pointer_mut("/spec/jobTemplate/spec/template") {
-        fill_pod_template(template);
+        pod_template(template);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Config maps, secrets, service accounts, namespaces and nodes.
 
 use super::Rule;
-use super::rows::{entries, flag, items, named, same, set_at};
+use super::rows::{entries, flag, items, named, same};
 use crate::kube::field::{FieldError, Problem};
 use crate::kube::quantity::Quantity;
 use crate::kube::{at, names, text};
@@ -11,7 +11,13 @@ use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
 pub const RULES: &[Rule] = &[
-    Rule { group: "", kind: "ConfigMap", is_namespaced: true, create: check_config_map, update: check_config_map_update },
+    Rule {
+        group: "",
+        kind: "ConfigMap",
+        is_namespaced: true,
+        create: check_config_map,
+        update: check_config_map_update,
+    },
     Rule { group: "", kind: "Secret", is_namespaced: true, create: check_secret, update: check_secret_update },
     Rule { group: "", kind: "ServiceAccount", is_namespaced: true, create: |_| Vec::new(), update: |_, _| Vec::new() },
     Rule { group: "", kind: "Namespace", is_namespaced: false, create: check_namespace, update: |_, _| Vec::new() },
@@ -135,17 +141,6 @@ pub fn check_namespace(namespace: &Value) -> Vec<FieldError> {
         }
     }
     errors
-}
-
-/// Checks a namespace that comes through `/status`: its phase tells whether it is being deleted.
-pub fn check_namespace_status(namespace: &Value) -> Vec<FieldError> {
-    let (phase, is_deleted) = (text(namespace, "status.phase"), set_at(namespace, "metadata.deletionTimestamp").is_some());
-    let (expected, when) = if is_deleted { ("Terminating", "is not empty") } else { ("Active", "is empty") };
-    if phase == expected {
-        return Vec::new();
-    }
-    let detail = format!("may only be '{expected}' if `deletionTimestamp` {when}");
-    vec![FieldError::invalid("status.Phase", phase, &detail)]
 }
 
 pub fn check_node(node: &Value) -> Vec<FieldError> {

@@ -54,7 +54,9 @@ fn check_reporter(event: &Value, reporter: &str) -> Vec<FieldError> {
         errors.push(FieldError::required(reporter, ""));
     }
     errors.extend(named(controller, reporter, names::qualified_name));
-    for (name, length_max) in [("reportingInstance", TEXT_MAX), ("action", TEXT_MAX), ("reason", TEXT_MAX), ("message", NOTE_MAX)] {
+    for (name, length_max) in
+        [("reportingInstance", TEXT_MAX), ("action", TEXT_MAX), ("reason", TEXT_MAX), ("message", NOTE_MAX)]
+    {
         let length = text(event, name).len();
         if length == 0 && name != "message" {
             errors.push(FieldError::required(name, ""));

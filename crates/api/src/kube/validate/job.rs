@@ -1,14 +1,27 @@
 //! Jobs and CronJobs: numbers, modes, policies, generated selectors, and what may still change (K-JOB-1, K-JOB-5).
 
+use super::Rule;
 use super::job_policy::{check_failure_policy, check_success_policy};
 use super::label_selector::{check_selector, matches};
-use super::pod::check_pod_template;
+use super::path::Path;
+use super::pod::pod_template;
 use super::rows::{Row, check, check_update as fixed, fixed_field, flag, is_empty, join, named, number, set_at};
 use super::schedule::{check_schedule, check_time_zone};
 use crate::kube::defaults::workloads::{JOB_NAME_LABELS, JOB_UID_LABELS};
 use crate::kube::field::FieldError;
 use crate::kube::{at, names, text};
 use serde_json::{Value, json};
+
+pub const RULES: &[Rule] = &[
+    Rule { group: "batch", kind: "Job", is_namespaced: true, create: check_job, update: check_job_update },
+    Rule {
+        group: "batch",
+        kind: "CronJob",
+        is_namespaced: true,
+        create: check_cron_job,
+        update: check_cron_job_update,
+    },
+];
 
 /// An Indexed job keeps one entry per index in its status; these bounds keep that small.
 const INDEXES_MAX: i64 = 100_000;
@@ -112,7 +125,7 @@ fn check_spec(spec: &Value, path: &str) -> Vec<FieldError> {
     }
     errors.extend(check_failure_policy(spec, path));
     errors.extend(check_replacement_policy(spec, path));
-    errors.extend(check_pod_template(&spec["template"], &join(path, "template")));
+    errors.extend(pod_template(&spec["template"], &Path::new(path).field("template")));
     errors.extend(check_restart_policy(spec, &join(path, "template.spec.restartPolicy")));
     errors
 }
@@ -151,7 +164,8 @@ fn check_indexed(spec: &Value, path: &str) -> Vec<FieldError> {
     };
     at_most("parallelism", parallelism, INDEXES_MAX, " when completion mode is Indexed");
     at_most("maxFailedIndexes", failed_max, INDEXES_MAX, "");
-    let is_large = completions.is_some_and(|count| count > INDEXES_MAX) && set_at(spec, "backoffLimitPerIndex").is_some();
+    let is_large =
+        completions.is_some_and(|count| count > INDEXES_MAX) && set_at(spec, "backoffLimitPerIndex").is_some();
     if is_large {
         let when = format!(" when completions are above {INDEXES_MAX} and used with backoff limit per index");
         at_most("parallelism", parallelism, INDEXES_MAX_WHEN_MANY, &when);

@@ -69,8 +69,12 @@ fn check_failure_rule(rule: &Value, path: &str, containers: &BTreeSet<&str>) -> 
         errors.extend(required_word(pattern, &pattern_path, "status", STATUSES));
     }
     match (codes.is_some(), conditions.is_empty()) {
-        (true, false) => errors.push(invalid_whole(path, "specifying both OnExitCodes and OnPodConditions is not supported")),
-        (false, true) => errors.push(invalid_whole(path, "specifying one of OnExitCodes and OnPodConditions is required")),
+        (true, false) => {
+            errors.push(invalid_whole(path, "specifying both OnExitCodes and OnPodConditions is not supported"))
+        }
+        (false, true) => {
+            errors.push(invalid_whole(path, "specifying one of OnExitCodes and OnPodConditions is required"))
+        }
         (true, true) | (false, false) => {}
     }
     errors
@@ -78,7 +82,8 @@ fn check_failure_rule(rule: &Value, path: &str, containers: &BTreeSet<&str>) -> 
 
 fn check_exit_codes(codes: &Value, path: &str, containers: &BTreeSet<&str>) -> Vec<FieldError> {
     let mut errors: Vec<FieldError> = required_word(codes, path, "operator", OPERATORS).into_iter().collect();
-    if let Some(name) = set_at(codes, "containerName").and_then(Value::as_str).filter(|name| !containers.contains(name)) {
+    if let Some(name) = set_at(codes, "containerName").and_then(Value::as_str).filter(|name| !containers.contains(name))
+    {
         let detail = "must be one of the container or initContainer names in the pod template";
         errors.push(FieldError::invalid(join(path, "containerName"), name, detail));
     }

@@ -1,53 +1,17 @@
 //! Label selectors as objects carry them: their shape, and whether they match a set of labels.
 
-use super::rows::{entries, items, join};
+use super::metadata::label_selector;
+use super::path::Path;
+use super::rows::{entries, items};
 use crate::kube::field::FieldError;
-use crate::kube::{names, text};
+use crate::kube::text;
 use serde_json::{Map, Value};
 
 /// Checks a selector with `matchLabels` and `matchExpressions`; an absent one has no problems.
 pub fn check_selector(selector: Option<&Value>, path: &str) -> Vec<FieldError> {
-    let Some(selector) = selector.filter(|value| value.is_object()) else { return Vec::new() };
-    let mut errors = check_labels(selector.get("matchLabels"), &join(path, "matchLabels"));
-    for (index, expression) in items(selector, "matchExpressions").iter().enumerate() {
-        errors.extend(check_expression(expression, &format!("{path}.matchExpressions[{index}]")));
-    }
-    errors
-}
-
-/// Checks keys and values of a plain label map; all problems are reported at the map itself.
-pub fn check_labels(labels: Option<&Value>, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    for (key, value) in labels.and_then(Value::as_object).into_iter().flatten() {
-        errors.extend(names::qualified_name(key).iter().map(|text| FieldError::invalid(path, key.as_str(), text)));
-        let value = value.as_str().unwrap_or("");
-        errors.extend(names::label_value(value).iter().map(|text| FieldError::invalid(path, value, text)));
-    }
-    errors
-}
-
-fn check_expression(expression: &Value, path: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let values = items(expression, "values");
-    match text(expression, "operator") {
-        "In" | "NotIn" if values.is_empty() => errors.push(FieldError::required(
-            format!("{path}.values"),
-            "must be specified when `operator` is 'In' or 'NotIn'",
-        )),
-        "In" | "NotIn" => {}
-        "Exists" | "DoesNotExist" if !values.is_empty() => errors.push(FieldError::forbidden(
-            format!("{path}.values"),
-            "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
-        )),
-        "Exists" | "DoesNotExist" => {}
-        other => errors.push(FieldError::invalid(format!("{path}.operator"), other, "not a valid selector operator")),
-    }
-    let key = text(expression, "key");
-    errors.extend(names::qualified_name(key).iter().map(|text| FieldError::invalid(format!("{path}.key"), key, text)));
-    for (index, value) in values.iter().enumerate() {
-        let value = value.as_str().unwrap_or("");
-        let place = format!("{path}.values[{index}]");
-        errors.extend(names::label_value(value).iter().map(|text| FieldError::invalid(place.as_str(), value, text)));
+    if let Some(selector) = selector.filter(|value| value.is_object()) {
+        label_selector(&mut errors, selector, &Path::new(path));
     }
     errors
 }
@@ -84,9 +48,7 @@ mod tests {
 
     #[test]
     fn selectors_match_by_labels_and_by_expressions() {
-        let expression = |operator: &str, values: &[&str]| {
-            json!({"matchExpressions": [{"key": "a", "operator": operator, "values": values}]})
-        };
+        let expression = |operator: &str, values: &[&str]| json!({"matchExpressions": [{"key": "a", "operator": operator, "values": values}]});
         let labels = json!({"a": "1", "b": "2"});
         for (selector, expected) in [
             (json!({}), true),
@@ -111,7 +73,8 @@ mod tests {
                 {"key": "", "operator": "Gt"},
             ],
         });
-        let texts: Vec<String> = check_selector(Some(&selector), "spec.selector").iter().map(ToString::to_string).collect();
+        let texts: Vec<String> =
+            check_selector(Some(&selector), "spec.selector").iter().map(ToString::to_string).collect();
         let starts = [
             r#"spec.selector.matchLabels: Invalid value: "b!": a valid label must be"#,
             "spec.selector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'",

@@ -1,6 +1,7 @@
 //! Resource quotas and limit ranges: resource names, amounts, scopes, and bounds that must agree.
 
 use super::Rule;
+use super::read::quantity;
 use super::rows::{entries, items, join, named, set_at};
 use crate::kube::field::FieldError;
 use crate::kube::quantity::Quantity;
@@ -60,10 +61,6 @@ fn check_resource_name(name: &str, path: &str) -> Vec<FieldError> {
         return vec![FieldError::invalid(path, name, "must be a standard resource type or fully qualified")];
     }
     errors
-}
-
-fn quantity(value: &Value) -> Option<Quantity> {
-    value.as_str().and_then(|text| Quantity::parse(text).ok())
 }
 
 fn check_amount(name: &str, value: &Value, path: &str) -> Vec<FieldError> {
@@ -131,7 +128,8 @@ fn check_scopes(quota: &Value) -> Vec<FieldError> {
         }
         let hard = entries(quota, "spec.hard").map(|(name, _)| name.as_str()).filter(|name| is_quota_name(name));
         errors.extend(
-            hard.filter(|name| scope_fits(scope, name) == Some(false)).map(|_| invalid("unsupported scope applied to resource")),
+            hard.filter(|name| scope_fits(scope, name) == Some(false))
+                .map(|_| invalid("unsupported scope applied to resource")),
         );
     }
     if CONFLICTS.iter().any(|pair| pair.iter().all(|scope| scopes.contains(scope))) {
@@ -148,7 +146,8 @@ fn check_scope_selector(quota: &Value) -> Vec<FieldError> {
         if scope_fits(scope, "pods").is_none() {
             errors.push(FieldError::invalid(join(path, "scopeName"), scope, "unsupported scope"));
         }
-        let only_exists = !matches!(scope, "PriorityClass" | "VolumeAttributesClass") && scope_fits(scope, "pods").is_some();
+        let only_exists =
+            !matches!(scope, "PriorityClass" | "VolumeAttributesClass") && scope_fits(scope, "pods").is_some();
         if only_exists && operator != "Exists" {
             let detail = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity";
             errors.push(FieldError::invalid(join(path, "operator"), operator, detail));
@@ -258,17 +257,29 @@ fn check_bounds(limit: &Value, path: &str) -> Vec<FieldError> {
             errors.extend(check_ratio(ratio, amount("min", name), amount("max", name), path, name));
         }
         let overcommits = !name.contains('/') && !is_huge_page(name);
-        if let (false, Some(limit), Some(request)) = (overcommits, amount("default", name), amount("defaultRequest", name)) {
+        if let (false, Some(limit), Some(request)) =
+            (overcommits, amount("default", name), amount("defaultRequest", name))
+        {
             if limit != request {
                 let detail = format!("default value {limit} must equal to defaultRequest value {request} in {name}");
-                errors.push(FieldError::invalid(format!("{path}.defaultRequest[{name}]"), request.to_string(), &detail));
+                errors.push(FieldError::invalid(
+                    format!("{path}.defaultRequest[{name}]"),
+                    request.to_string(),
+                    &detail,
+                ));
             }
         }
     }
     errors
 }
 
-fn check_ratio(ratio: Quantity, min: Option<Quantity>, max: Option<Quantity>, path: &str, name: &str) -> Option<FieldError> {
+fn check_ratio(
+    ratio: Quantity,
+    min: Option<Quantity>,
+    max: Option<Quantity>,
+    path: &str,
+    name: &str,
+) -> Option<FieldError> {
     let place = format!("{path}.maxLimitRequestRatio[{name}]");
     if ratio < Quantity::whole(1) {
         return Some(FieldError::invalid(place, ratio.to_string(), &format!("ratio {ratio} is less than 1")));

@@ -3,8 +3,16 @@
 //! A kind's own rules stand in the table of its file; `create` and `update` add what is true of all kinds. Objects
 //! come here decoded, defaulted and admitted, with their name already generated.
 
+mod address;
 pub mod claim;
+mod config;
+mod event;
+mod job;
+mod job_policy;
+mod label_selector;
+mod limits;
 pub mod metadata;
+mod network;
 pub mod path;
 pub mod pod;
 pub mod pod_affinity;
@@ -15,7 +23,16 @@ pub mod pod_resources;
 mod pod_security;
 mod pod_update;
 mod pod_volumes;
+pub mod policy;
 pub mod read;
+pub mod reviews;
+mod rollout;
+mod rows;
+pub mod schedule;
+mod service;
+pub mod status;
+mod storage;
+mod workloads;
 
 use super::field::FieldError;
 use metadata::{metadata, metadata_update, name_rule};
@@ -32,7 +49,18 @@ pub struct Rule {
 }
 
 /// One row set per file; the first match wins.
-const TABLES: &[&[Rule]] = &[pod::RULES];
+const TABLES: &[&[Rule]] = &[
+    pod::RULES,
+    job::RULES,
+    workloads::RULES,
+    service::RULES,
+    network::RULES,
+    config::RULES,
+    limits::RULES,
+    event::RULES,
+    storage::RULES,
+    policy::RULES,
+];
 
 fn rule(group: &str, kind: &str) -> Option<&'static Rule> {
     TABLES.iter().flat_map(|table| table.iter()).find(|rule| rule.group == group && rule.kind == kind)

@@ -21,7 +21,13 @@ pub const RULES: &[Rule] = &[
         create: check_slice,
         update: check_slice_update,
     },
-    Rule { group: NETWORKING, kind: "Ingress", is_namespaced: true, create: check_ingress, update: |new, _| check_ingress_spec(new) },
+    Rule {
+        group: NETWORKING,
+        kind: "Ingress",
+        is_namespaced: true,
+        create: check_ingress,
+        update: |new, _| check_ingress_spec(new),
+    },
     Rule {
         group: NETWORKING,
         kind: "IngressClass",
@@ -102,11 +108,8 @@ const ENDPOINTS_MAX: usize = 1000;
 const SLICE_PORTS_MAX: usize = 20_000;
 
 pub fn check_slice(slice: &Value) -> Vec<FieldError> {
-    let mut errors = check(
-        slice,
-        "",
-        &[Row::Required("addressType", ""), Row::OneOf("addressType", &["FQDN", "IPv4", "IPv6"])],
-    );
+    let mut errors =
+        check(slice, "", &[Row::Required("addressType", ""), Row::OneOf("addressType", &["FQDN", "IPv4", "IPv6"])]);
     let ports = items(slice, "ports");
     if ports.len() > SLICE_PORTS_MAX {
         errors.push(FieldError::too_many("ports", ports.len(), SLICE_PORTS_MAX));
@@ -206,7 +209,11 @@ fn check_ingress_spec(ingress: &Value) -> Vec<FieldError> {
             errors.extend(named(host, &format!("spec.tls[{index}].hosts[{place}]"), complaints));
         }
         if !text(tls, "secretName").is_empty() {
-            errors.extend(named(text(tls, "secretName"), &format!("spec.tls[{index}].secretName"), names::dns_subdomain));
+            errors.extend(named(
+                text(tls, "secretName"),
+                &format!("spec.tls[{index}].secretName"),
+                names::dns_subdomain,
+            ));
         }
     }
     errors
@@ -291,11 +298,8 @@ fn check_backend(backend: &Value, path: &str) -> Vec<FieldError> {
 pub fn check_ingress_class(class: &Value) -> Vec<FieldError> {
     let mut errors = check(class, "", &[Row::Required("spec.controller", "")]);
     if let Some(parameters) = set_at(class, "spec.parameters") {
-        let rows = &[
-            Row::Required("kind", ""),
-            Row::Required("name", ""),
-            Row::OneOf("scope", &["Cluster", "Namespace"]),
-        ];
+        let rows =
+            &[Row::Required("kind", ""), Row::Required("name", ""), Row::OneOf("scope", &["Cluster", "Namespace"])];
         let path = "spec.parameters";
         errors.extend(check(parameters, path, rows));
         let namespace = text(parameters, "namespace");

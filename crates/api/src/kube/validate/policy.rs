@@ -20,7 +20,13 @@ pub const RULES: &[Rule] = &[
         create: check_cluster_role,
         update: |new, _| check_cluster_role(new),
     },
-    Rule { group: RBAC, kind: "RoleBinding", is_namespaced: true, create: check_role_binding, update: check_role_binding_update },
+    Rule {
+        group: RBAC,
+        kind: "RoleBinding",
+        is_namespaced: true,
+        create: check_role_binding,
+        update: check_role_binding_update,
+    },
     Rule {
         group: RBAC,
         kind: "ClusterRoleBinding",
@@ -35,7 +41,13 @@ pub const RULES: &[Rule] = &[
         create: check_priority_class,
         update: check_priority_class_update,
     },
-    Rule { group: "policy", kind: "PodDisruptionBudget", is_namespaced: true, create: check_budget, update: |new, _| check_budget(new) },
+    Rule {
+        group: "policy",
+        kind: "PodDisruptionBudget",
+        is_namespaced: true,
+        create: check_budget,
+        update: |new, _| check_budget(new),
+    },
     Rule {
         group: "coordination.k8s.io",
         kind: "Lease",
@@ -193,8 +205,7 @@ fn check_role_ref(new: &Value, old: &Value) -> Option<FieldError> {
     }
     let part = |name: &str| Value::from(text(new, &join("roleRef", name)));
     // The reference prints the reference with the field names of its own code.
-    let shown =
-        format!(r#"{{"APIGroup":{},"Kind":{},"Name":{}}}"#, part("apiGroup"), part("kind"), part("name"));
+    let shown = format!(r#"{{"APIGroup":{},"Kind":{},"Name":{}}}"#, part("apiGroup"), part("kind"), part("name"));
     Some(FieldError::new("roleRef", Problem::Invalid, format!("Invalid value: {shown}: cannot change roleRef")))
 }
 
@@ -208,7 +219,8 @@ pub fn check_priority_class(class: &Value) -> Vec<FieldError> {
     let (name, value) = (text(class, "metadata.name"), number(class, "value").unwrap_or(0));
     if name.starts_with("system-") {
         errors.extend(system_class_problem(name, value, flag(class, "globalDefault")).map(|why| {
-            let detail = format!("priority class names with 'system-' prefix are reserved for system use only. error: {why}");
+            let detail =
+                format!("priority class names with 'system-' prefix are reserved for system use only. error: {why}");
             FieldError::forbidden("metadata.name", &detail)
         }));
     } else if value > PRIORITY_MAX {
@@ -352,7 +364,11 @@ fn check_hook_name(name: &str, path: &str) -> Vec<FieldError> {
     }
     let mut errors = named(name, path, names::dns_subdomain);
     if errors.is_empty() && name.split('.').count() < 3 {
-        errors.push(FieldError::invalid(path, name, "should be a domain with at least three segments separated by dots"));
+        errors.push(FieldError::invalid(
+            path,
+            name,
+            "should be a domain with at least three segments separated by dots",
+        ));
     }
     errors
 }

@@ -1,29 +1,27 @@
 //! Requests that are answered and not stored: tokens and questions about access (K-AUTH-5, K-AUTH-7), and `Scale`.
 
-use super::Rule;
 use super::rows::{Row, check, is_empty, number, set_at};
 use crate::kube::field::FieldError;
 use crate::kube::text;
 use serde_json::Value;
 
-/// What a review may ask; nothing here is updated.
-pub const RULES: &[Rule] = &[
-    review("authentication.k8s.io", "TokenRequest", check_token_request),
-    review("authentication.k8s.io", "TokenReview", check_token_review),
-    review("authorization.k8s.io", "SubjectAccessReview", check_subject_access_review),
-    review("authorization.k8s.io", "SelfSubjectAccessReview", check_self_subject_access_review),
-    review("authorization.k8s.io", "LocalSubjectAccessReview", check_local_subject_access_review),
-    review("autoscaling", "Scale", check_scale),
-];
-
-const fn review(group: &'static str, kind: &'static str, create: fn(&Value) -> Vec<FieldError>) -> Rule {
-    Rule { group, kind, is_namespaced: false, create, update: |_, _| Vec::new() }
+/// Checks a request body of one of these kinds; metadata is not asked for, nothing is stored.
+pub fn check_review(kind: &str, review: &Value) -> Vec<FieldError> {
+    match kind {
+        "TokenRequest" => check_token_request(review),
+        "TokenReview" => check(review, "", &[Row::Required("spec.token", "")]),
+        "SubjectAccessReview" => check_subject_access_review(review),
+        "SelfSubjectAccessReview" => check_self_subject_access_review(review),
+        "LocalSubjectAccessReview" => check_local_subject_access_review(review),
+        "Scale" => check(review, "", &[Row::NotNegative("spec.replicas")]),
+        _ => Vec::new(),
+    }
 }
 
 const TOKEN_SECONDS_MIN: i64 = 600;
 const TOKEN_SECONDS_MAX: i64 = 1 << 32;
 
-pub fn check_token_request(request: &Value) -> Vec<FieldError> {
+fn check_token_request(request: &Value) -> Vec<FieldError> {
     let path = "spec.expirationSeconds";
     let seconds = number(request, path).unwrap_or(0);
     if seconds < TOKEN_SECONDS_MIN {
@@ -33,10 +31,6 @@ pub fn check_token_request(request: &Value) -> Vec<FieldError> {
         return vec![FieldError::invalid(path, seconds, "may not specify a duration larger than 2^32 seconds")];
     }
     Vec::new()
-}
-
-pub fn check_token_review(review: &Value) -> Vec<FieldError> {
-    check(review, "", &[Row::Required("spec.token", "")])
 }
 
 /// Exactly one thing is asked about.
@@ -67,19 +61,19 @@ fn check_no_metadata(review: &Value, but: &str, detail: &str) -> Option<FieldErr
     given.next().map(|_| FieldError::invalid("metadata", review["metadata"].clone(), detail))
 }
 
-pub fn check_self_subject_access_review(review: &Value) -> Vec<FieldError> {
+fn check_self_subject_access_review(review: &Value) -> Vec<FieldError> {
     let mut errors = check_subject_of_question(review);
     errors.extend(check_no_metadata(review, "", "must be empty"));
     errors
 }
 
-pub fn check_subject_access_review(review: &Value) -> Vec<FieldError> {
+fn check_subject_access_review(review: &Value) -> Vec<FieldError> {
     let mut errors = check_self_subject_access_review(review);
     errors.extend(check_user(review));
     errors
 }
 
-pub fn check_local_subject_access_review(review: &Value) -> Vec<FieldError> {
+fn check_local_subject_access_review(review: &Value) -> Vec<FieldError> {
     let mut errors = check_subject_of_question(review);
     errors.extend(check_user(review));
     errors.extend(check_no_metadata(review, "namespace", "must be empty except for namespace"));
@@ -93,8 +87,4 @@ pub fn check_local_subject_access_review(review: &Value) -> Vec<FieldError> {
         errors.push(FieldError::invalid("spec.nonResourceAttributes", other.clone(), detail));
     }
     errors
-}
-
-pub fn check_scale(scale: &Value) -> Vec<FieldError> {
-    check(scale, "", &[Row::NotNegative("spec.replicas")])
 }

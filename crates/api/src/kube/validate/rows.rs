@@ -31,7 +31,9 @@ pub fn check(value: &Value, path: &str, rows: &[Row]) -> Vec<FieldError> {
 
 fn check_one(value: &Value, path: &str, row: Row) -> Vec<FieldError> {
     match row {
-        Row::Required(name, detail) if is_empty(at(value, name)) => vec![FieldError::required(join(path, name), detail)],
+        Row::Required(name, detail) if is_empty(at(value, name)) => {
+            vec![FieldError::required(join(path, name), detail)]
+        }
         Row::OneOf(name, words) => match set_at(value, name) {
             Some(present) => one_of(present, &join(path, name), words).into_iter().collect(),
             None => Vec::new(),
@@ -120,9 +122,7 @@ pub fn is_empty(value: Option<&Value>) -> bool {
 /// Equal in meaning: what is absent equals what is empty, at every depth.
 pub fn same(one: Option<&Value>, other: Option<&Value>) -> bool {
     match (one, other) {
-        (Some(Value::Object(one)), Some(Value::Object(other))) => {
-            same_keys(one, other) && same_keys(other, one)
-        }
+        (Some(Value::Object(one)), Some(Value::Object(other))) => same_keys(one, other) && same_keys(other, one),
         (Some(Value::Array(one)), Some(Value::Array(other))) => {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(Some(one), Some(other)))
         }

@@ -77,7 +77,10 @@ fn is_duration(text: &str) -> bool {
     while !rest.is_empty() {
         let after_digits = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
         let number = &rest[..rest.len() - after_digits.len()];
-        let unit = ["ns", "us", "µs", "ms", "s", "m", "h"].into_iter().filter(|unit| after_digits.starts_with(unit)).max_by_key(|unit| unit.len());
+        let unit = ["ns", "us", "µs", "ms", "s", "m", "h"]
+            .into_iter()
+            .filter(|unit| after_digits.starts_with(unit))
+            .max_by_key(|unit| unit.len());
         let Some(unit) = unit.filter(|_| number.parse::<f64>().is_ok()) else { return false };
         rest = &after_digits[unit.len()..];
         parts += 1;
@@ -168,8 +171,15 @@ mod tests {
     #[test]
     fn good_schedules_pass() {
         for schedule in [
-            "* * * * *", "*/5 0-6 1,15 jan-MAR sun", "0 0 1 1 ?", "5/10 * * * *", "@hourly", "@every 1h30m", "0 22 * * 1-5",
-            "TZ=Asia/Seoul 0 1 * * *", "CRON_TZ=UTC @daily",
+            "* * * * *",
+            "*/5 0-6 1,15 jan-MAR sun",
+            "0 0 1 1 ?",
+            "5/10 * * * *",
+            "@hourly",
+            "@every 1h30m",
+            "0 22 * * 1-5",
+            "TZ=Asia/Seoul 0 1 * * *",
+            "CRON_TZ=UTC @daily",
         ] {
             assert_eq!(check_schedule(schedule), Ok(()), "{schedule}");
         }

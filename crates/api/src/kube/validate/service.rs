@@ -2,7 +2,8 @@
 
 use super::Rule;
 use super::address::{check_endpoint_ip, check_ip, check_network};
-use super::label_selector::check_labels;
+use super::metadata::labels;
+use super::path::Path;
 use super::rows::{Row, check, items, named, number, one_of, same, set_at};
 use crate::kube::defaults::network::{is_externally_accessible, is_headless, needs_health_check_port};
 use crate::kube::field::{FieldError, Problem};
@@ -37,7 +38,7 @@ pub fn check_service(service: &Value) -> Vec<FieldError> {
     }
     errors.extend(check_type(service, kind));
     errors.extend(check_ports(service));
-    errors.extend(check_labels(spec.get("selector"), "spec.selector"));
+    labels(&mut errors, spec, "selector", &Path::new("spec"));
     errors.extend(check_affinity(spec));
     errors.extend(check_cluster_ips(spec, kind));
     for (index, address) in items(spec, "externalIPs").iter().enumerate() {
@@ -269,7 +270,8 @@ pub fn check_service_update(new: &Value, old: &Value) -> Vec<FieldError> {
 fn check_kept_addresses(new: &Value, old: &Value, name: &str, when_unset: &str) -> Vec<FieldError> {
     let (now, before) = (items(&new["spec"], name), items(&old["spec"], name));
     let value = new["spec"].get(name).cloned().unwrap_or_default();
-    let invalid = |index: usize, detail: &str| FieldError::invalid(format!("spec.{name}[{index}]"), value.clone(), detail);
+    let invalid =
+        |index: usize, detail: &str| FieldError::invalid(format!("spec.{name}[{index}]"), value.clone(), detail);
     match (now.first(), before.first()) {
         (None, Some(_)) => vec![invalid(0, when_unset)],
         (Some(_), Some(_)) => {

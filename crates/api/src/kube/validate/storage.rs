@@ -1,7 +1,10 @@
 //! Volumes, claims and the storage.k8s.io kinds (K-VOL-3).
 
 use super::Rule;
+use super::claim::claim_spec;
 use super::label_selector::check_selector;
+use super::path::Path;
+use super::read::quantity;
 use super::rows::{Row, check, check_update as fixed, entries, is_empty, items, join, named, one_of, same, set_at};
 use crate::kube::field::FieldError;
 use crate::kube::quantity::Quantity;
@@ -11,7 +14,13 @@ use serde_json::{Value, json};
 const STORAGE: &str = "storage.k8s.io";
 
 pub const RULES: &[Rule] = &[
-    Rule { group: "", kind: "PersistentVolume", is_namespaced: false, create: check_volume, update: check_volume_update },
+    Rule {
+        group: "",
+        kind: "PersistentVolume",
+        is_namespaced: false,
+        create: check_volume,
+        update: check_volume_update,
+    },
     Rule {
         group: "",
         kind: "PersistentVolumeClaim",
@@ -19,9 +28,21 @@ pub const RULES: &[Rule] = &[
         create: check_claim,
         update: check_claim_update,
     },
-    Rule { group: STORAGE, kind: "StorageClass", is_namespaced: false, create: check_class, update: check_class_update },
+    Rule {
+        group: STORAGE,
+        kind: "StorageClass",
+        is_namespaced: false,
+        create: check_class,
+        update: check_class_update,
+    },
     Rule { group: STORAGE, kind: "CSIDriver", is_namespaced: false, create: check_driver, update: check_driver_update },
-    Rule { group: STORAGE, kind: "CSINode", is_namespaced: false, create: check_csi_node, update: |new, _| check_csi_node(new) },
+    Rule {
+        group: STORAGE,
+        kind: "CSINode",
+        is_namespaced: false,
+        create: check_csi_node,
+        update: |new, _| check_csi_node(new),
+    },
     Rule {
         group: STORAGE,
         kind: "CSIStorageCapacity",
@@ -75,24 +96,21 @@ const SOURCE_ROWS: &[(&str, &[Row])] = &[
     ("csi", &[Row::Required("driver", ""), Row::Required("volumeHandle", "")]),
 ];
 
-fn quantity(value: &Value) -> Option<Quantity> {
-    value.as_str().and_then(|text| Quantity::parse(text).ok())
-}
-
 /// `Invalid value: "0": must be greater than zero`, as sizes are judged.
 fn check_positive(value: &Value, path: &str) -> Option<FieldError> {
     let is_positive = quantity(value).is_none_or(|size| size > Quantity::ZERO);
     (!is_positive).then(|| FieldError::invalid(path, value.clone(), "must be greater than zero"))
 }
 
-fn check_access_modes(spec: &Value, path: &str, detail: &str) -> Vec<FieldError> {
-    let (place, modes) = (join(path, "accessModes"), items(spec, "accessModes"));
+fn check_access_modes(spec: &Value) -> Vec<FieldError> {
+    let (place, modes) = ("spec.accessModes", items(spec, "accessModes"));
     if modes.is_empty() {
-        return vec![FieldError::required(place, detail)];
+        return vec![FieldError::required(place, "")];
     }
-    let mut errors: Vec<FieldError> = modes.iter().filter_map(|mode| one_of(mode, &place, ACCESS_MODES)).collect();
+    let mut errors: Vec<FieldError> = modes.iter().filter_map(|mode| one_of(mode, place, ACCESS_MODES)).collect();
     let is_single = |mode: &&Value| **mode == "ReadWriteOncePod";
-    let is_shared = |mode: &Value| *mode != "ReadWriteOncePod" && mode.as_str().is_some_and(|m| ACCESS_MODES.contains(&m));
+    let is_shared =
+        |mode: &Value| *mode != "ReadWriteOncePod" && mode.as_str().is_some_and(|m| ACCESS_MODES.contains(&m));
     if modes.iter().any(|mode| is_single(&mode)) && modes.iter().any(is_shared) {
         errors.push(FieldError::forbidden(place, "may not use ReadWriteOncePod with other access modes"));
     }
@@ -107,7 +125,7 @@ pub fn check_volume(volume: &Value) -> Vec<FieldError> {
     ];
     let spec = &volume["spec"];
     let mut errors = check(spec, "spec", ROWS);
-    errors.extend(check_access_modes(spec, "spec", ""));
+    errors.extend(check_access_modes(spec));
     let sizes = entries(spec, "capacity").count();
     if sizes != 1 || set_at(spec, "capacity.storage").is_none() {
         let present = spec.get("capacity").cloned().unwrap_or_default();
@@ -142,7 +160,8 @@ fn check_sources(spec: &Value) -> Vec<FieldError> {
     if *first == "hostPath" && path.split('/').any(|step| step == "..") {
         errors.push(FieldError::invalid("spec.hostPath.path", path, "must not contain '..'"));
     }
-    if !path.is_empty() && path.trim_matches('/').is_empty() && text(spec, "persistentVolumeReclaimPolicy") == "Recycle" {
+    if !path.is_empty() && path.trim_matches('/').is_empty() && text(spec, "persistentVolumeReclaimPolicy") == "Recycle"
+    {
         let detail = "may not be 'recycle' for a hostPath mount of '/'";
         errors.push(FieldError::forbidden("spec.persistentVolumeReclaimPolicy", detail));
     }
@@ -167,40 +186,8 @@ pub fn check_volume_update(new: &Value, old: &Value) -> Vec<FieldError> {
 }
 
 pub fn check_claim(claim: &Value) -> Vec<FieldError> {
-    check_claim_spec(&claim["spec"], "spec")
-}
-
-/// Checks a claim's spec; stateful sets and ephemeral volumes carry the same one.
-pub fn check_claim_spec(spec: &Value, path: &str) -> Vec<FieldError> {
-    let mut errors = check_access_modes(spec, path, "at least 1 access mode is required");
-    errors.extend(check_selector(spec.get("selector"), &join(path, "selector")));
-    let place = join(path, "resources[storage]");
-    match set_at(spec, "resources.requests.storage") {
-        None => errors.push(FieldError::required(place, "")),
-        Some(size) => errors.extend(check_positive(size, &place)),
-    }
-    let class = text(spec, "storageClassName");
-    if !class.is_empty() {
-        errors.extend(named(class, &join(path, "storageClassName"), names::dns_subdomain));
-    }
-    errors.extend(check(spec, path, &[Row::OneOf("volumeMode", VOLUME_MODES)]));
-    for name in ["dataSource", "dataSourceRef"] {
-        if let Some(source) = set_at(spec, name) {
-            errors.extend(check_data_source(source, &join(path, name)));
-        }
-    }
-    errors
-}
-
-fn check_data_source(source: &Value, path: &str) -> Vec<FieldError> {
-    let mut errors = check(source, path, &[Row::Required("name", ""), Row::Required("kind", "")]);
-    let (group, kind) = (text(source, "apiGroup"), text(source, "kind"));
-    if group.is_empty() && kind != "PersistentVolumeClaim" {
-        let detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
-        errors.push(FieldError::invalid(path, kind, detail));
-    } else if !group.is_empty() {
-        errors.extend(named(group, &join(path, "apiGroup"), names::dns_subdomain));
-    }
+    let mut errors = Vec::new();
+    claim_spec(&mut errors, &claim["spec"], &Path::new("spec"));
     errors
 }
 
@@ -224,7 +211,8 @@ pub fn check_claim_update(new: &Value, old: &Value) -> Vec<FieldError> {
         }
     }
     if !same(Some(new_spec), Some(&allowed)) {
-        let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+        let detail =
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
         errors.push(FieldError::forbidden("spec", detail));
     }
     let size = |claim: &Value, path: &str| at(claim, path).and_then(quantity).unwrap_or_default();
@@ -255,7 +243,8 @@ pub fn check_class(class: &Value) -> Vec<FieldError> {
 }
 
 pub fn check_class_update(new: &Value, old: &Value) -> Vec<FieldError> {
-    let changed = ["parameters", "provisioner", "reclaimPolicy"].into_iter().filter(|name| !same(new.get(*name), old.get(*name)));
+    let changed =
+        ["parameters", "provisioner", "reclaimPolicy"].into_iter().filter(|name| !same(new.get(*name), old.get(*name)));
     let mut errors: Vec<FieldError> =
         changed.map(|name| FieldError::forbidden(name, &format!("updates to {name} are forbidden."))).collect();
     errors.extend(fixed(new, old, "", &[Row::Fixed("volumeBindingMode")]));

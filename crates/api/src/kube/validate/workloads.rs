@@ -1,13 +1,61 @@
 //! Deployments, replica sets, stateful sets, daemon sets and their older relatives: selectors, strategies, updates.
 
-use super::label_selector::{check_labels, check_selector, matches, selects_nothing_special};
-use super::pod::check_pod_template;
+use super::Rule;
+use super::claim::claim_spec;
+use super::label_selector::{check_selector, matches, selects_nothing_special};
+use super::metadata::labels;
+use super::path::Path;
+use super::pod::pod_template;
 use super::rollout::{check_daemon_strategy, check_deployment_strategy, check_stateful_strategy};
 use super::rows::{Row, check, check_update as fixed, is_empty, items, named, number, same, set_at};
-use super::storage::check_claim_spec;
 use crate::kube::field::FieldError;
 use crate::kube::{at, names, text};
 use serde_json::{Value, json};
+
+pub const RULES: &[Rule] = &[
+    Rule {
+        group: "apps",
+        kind: "Deployment",
+        is_namespaced: true,
+        create: check_deployment,
+        update: check_deployment_update,
+    },
+    Rule {
+        group: "apps",
+        kind: "ReplicaSet",
+        is_namespaced: true,
+        create: check_replica_set,
+        update: check_replica_set_update,
+    },
+    Rule {
+        group: "apps",
+        kind: "DaemonSet",
+        is_namespaced: true,
+        create: check_daemon_set,
+        update: check_daemon_set_update,
+    },
+    Rule {
+        group: "apps",
+        kind: "StatefulSet",
+        is_namespaced: true,
+        create: check_stateful_set,
+        update: check_stateful_set_update,
+    },
+    Rule {
+        group: "apps",
+        kind: "ControllerRevision",
+        is_namespaced: true,
+        create: check_controller_revision,
+        update: check_controller_revision_update,
+    },
+    Rule {
+        group: "",
+        kind: "ReplicationController",
+        is_namespaced: true,
+        create: check_replication_controller,
+        update: |new, _| check_replication_controller(new),
+    },
+];
 
 const SELECTOR_FIXED: &[Row] = &[Row::Fixed("selector")];
 
@@ -77,8 +125,9 @@ pub fn check_stateful_set(stateful_set: &Value) -> Vec<FieldError> {
     if !service.is_empty() {
         errors.extend(named(service, "spec.serviceName", names::dns_label));
     }
+    let templates = Path::new("spec.volumeClaimTemplates");
     for (index, claim) in items(spec, "volumeClaimTemplates").iter().enumerate() {
-        errors.extend(check_claim_spec(&claim["spec"], &format!("spec.volumeClaimTemplates[{index}].spec")));
+        claim_spec(&mut errors, &claim["spec"], &templates.index(index).field("spec"));
     }
     errors
 }
@@ -158,21 +207,19 @@ pub fn check_replication_controller(controller: &Value) -> Vec<FieldError> {
         errors.push(FieldError::required("spec.template", ""));
         return errors;
     }
-    errors.extend(check_labels(spec.get("selector"), "spec.selector"));
+    labels(&mut errors, spec, "selector", &Path::new("spec"));
     let as_selector = json!({"template": spec["template"], "selector": {"matchLabels": spec["selector"]}});
     errors.extend(check_template(&as_selector, "ReplicationController"));
     errors
-}
-
-pub fn check_pod_template_kind(object: &Value) -> Vec<FieldError> {
-    check_pod_template(&object["template"], "template")
 }
 
 pub fn check_controller_revision(revision: &Value) -> Vec<FieldError> {
     let mut errors = check(revision, "", &[Row::NotNegative("revision")]);
     match set_at(revision, "data") {
         None => errors.push(FieldError::required("data", "data is mandatory")),
-        Some(data) if !data.is_object() => errors.push(FieldError::required("data", "data must be a valid JSON object")),
+        Some(data) if !data.is_object() => {
+            errors.push(FieldError::required("data", "data must be a valid JSON object"))
+        }
         Some(_) => {}
     }
     errors
@@ -204,7 +251,7 @@ fn check_template(spec: &Value, kind: &str) -> Vec<FieldError> {
         let detail = "`selector` does not match template `labels`";
         errors.push(FieldError::invalid("spec.template.metadata.labels", labels.cloned().unwrap_or_default(), detail));
     }
-    errors.extend(check_pod_template(&spec["template"], "spec.template"));
+    errors.extend(pod_template(&spec["template"], &Path::new("spec.template")));
     let policy = text(spec, "template.spec.restartPolicy");
     if policy != "Always" {
         errors.push(FieldError::not_supported("spec.template.spec.restartPolicy", policy, &["Always"]));
