@@ -90,3 +90,6 @@ pub fn update(group: &str, kind: &str, new: &Value, old: &Value) -> Vec<FieldErr
     }
     errors
 }
+
+#[cfg(test)]
+mod kinds_tests;
