@@ -19,6 +19,9 @@ pub mod deployment;
 mod deployment_sets;
 mod deployment_status;
 
+pub mod cronjob;
+pub mod garbage;
+
 #[cfg(test)]
 mod deployment_tests;
 #[cfg(test)]
