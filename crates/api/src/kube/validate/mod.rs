@@ -1,1 +1,64 @@
-//! To be written.
+//! What is refused: every problem of an object at once, with paths and texts as the reference words them.
+//!
+//! A kind's own rules stand in the table of its file; `create` and `update` add what is true of all kinds. Objects
+//! come here decoded, defaulted and admitted, with their name already generated.
+
+pub mod claim;
+pub mod metadata;
+pub mod path;
+pub mod pod;
+pub mod pod_affinity;
+mod pod_container;
+mod pod_env;
+mod pod_probe;
+pub mod pod_resources;
+mod pod_security;
+mod pod_update;
+mod pod_volumes;
+pub mod read;
+
+use super::field::FieldError;
+use metadata::{metadata, metadata_update, name_rule};
+use serde_json::Value;
+
+/// The rules of one built-in kind beyond its metadata.
+pub struct Rule {
+    pub group: &'static str,
+    pub kind: &'static str,
+    pub is_namespaced: bool,
+    pub create: fn(&Value) -> Vec<FieldError>,
+    /// New object first, stored object second.
+    pub update: fn(&Value, &Value) -> Vec<FieldError>,
+}
+
+/// One row set per file; the first match wins.
+const TABLES: &[&[Rule]] = &[pod::RULES];
+
+fn rule(group: &str, kind: &str) -> Option<&'static Rule> {
+    TABLES.iter().flat_map(|table| table.iter()).find(|rule| rule.group == group && rule.kind == kind)
+}
+
+/// Everything wrong with a new object of a built-in kind.
+///
+/// A kind without a row has its metadata checked; its scope is then read off the object itself.
+pub fn create(group: &str, kind: &str, object: &Value) -> Vec<FieldError> {
+    let rule = rule(group, kind);
+    let meta = &object["metadata"];
+    let is_namespaced = rule.map_or_else(|| !read::string(meta, "namespace").is_empty(), |rule| rule.is_namespaced);
+    let mut errors = metadata(meta, name_rule(group, kind), is_namespaced);
+    errors.extend(metadata::standard_finalizers(meta));
+    if let Some(rule) = rule {
+        errors.extend((rule.create)(object));
+    }
+    errors
+}
+
+/// Everything wrong with replacing `old` by `new`, of a built-in kind.
+pub fn update(group: &str, kind: &str, new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = metadata_update(&new["metadata"], &old["metadata"]);
+    errors.extend(metadata::standard_finalizers(&new["metadata"]));
+    if let Some(rule) = rule(group, kind) {
+        errors.extend((rule.update)(new, old));
+    }
+    errors
+}
