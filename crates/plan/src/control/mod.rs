@@ -21,6 +21,9 @@ mod deployment_status;
 
 pub mod cronjob;
 pub mod garbage;
+pub mod namespace;
+
+pub mod endpoints;
 
 #[cfg(test)]
 mod deployment_tests;
@@ -93,6 +96,11 @@ pub enum Action {
         patch: Value,
     },
     PatchStatus {
+        target: Target,
+        patch: Value,
+    },
+    /// Patches a namespace through its subresource `finalize`.
+    Finalize {
         target: Target,
         patch: Value,
     },
