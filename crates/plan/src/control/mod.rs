@@ -24,6 +24,11 @@ pub mod garbage;
 pub mod namespace;
 
 pub mod endpoints;
+pub mod volumes;
+
+pub mod disruption;
+pub mod quota;
+pub mod ttl;
 
 #[cfg(test)]
 mod deployment_tests;
