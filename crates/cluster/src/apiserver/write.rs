@@ -15,7 +15,7 @@ use volley_api::kube::status::ApiError;
 use volley_api::kube::{defaults, decode, text, validate};
 use volley_plan::custom::instance::{self, Expected};
 use volley_plan::object::managed::{self, Manager, Tracked};
-use volley_plan::object::{merge, strategic};
+use volley_plan::object::{apply, merge, strategic};
 
 /// How often a change is worked out again because another writer was faster (spec K-PATCH-1).
 const RACES_MAX: usize = 16;
@@ -122,7 +122,7 @@ impl ApiServer {
         let api_version = resource.api_version();
         if let Some((config, force)) = &config {
             let manager = manager(call, options, &api_version);
-            object = managed::apply(&resource.shape, None, config, &manager, *force)?;
+            object = apply::apply(&resource.shape, None, config, &manager, *force)?;
             strategy::begin(&resource, &mut object, &uid, call.now);
         }
         self.fill(call, &mut object);
@@ -365,7 +365,7 @@ impl ApiServer {
             Change::Apply { config, force } => {
                 let api_version = resource.api_version();
                 let manager = manager(call, options, &api_version);
-                return Ok(managed::apply(&resource.shape, Some(old), config, &manager, *force)?);
+                return Ok(apply::apply(&resource.shape, Some(old), config, &manager, *force)?);
             }
             Change::JsonPatch(patch) => merge::json_patch(old, patch),
             Change::MergePatch(patch) => merge::merge(old, patch),
