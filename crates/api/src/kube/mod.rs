@@ -13,9 +13,9 @@ pub mod schema;
 pub mod selector;
 pub mod status;
 pub mod table;
-pub mod warnings;
 pub mod time;
 pub mod validate;
+pub mod warnings;
 
 use serde_json::Value;
 

@@ -260,4 +260,3 @@ fn difference(old: &Value, new: &Value) -> Option<Value> {
     }
     Some(Value::Object(patch))
 }
-pub mod quota;
