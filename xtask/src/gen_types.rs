@@ -253,9 +253,9 @@ fn write_struct(
         if let Some(wire) = wire {
             write_wire(table, wire, &field.kind)?;
         }
-        // The JSON source also calls required what is optional with a default.
-        let is_defaulted = wire.is_some_and(|wire| wire.markers.is_optional && wire.markers.default.is_some());
-        if field.is_required && !is_defaulted {
+        // The JSON source also calls required what it always wants to write.
+        let is_optional = json == "metadata" || wire.is_some_and(|wire| wire.markers.is_optional);
+        if field.is_required && !is_optional {
             table.push_str(" required");
         }
         if let Some(default) = defaults.get(&(name.to_owned(), json.clone())) {
@@ -303,4 +303,12 @@ fn write_wire(table: &mut String, wire: &WireField, kind: &JsonType) -> Result<(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_checked_in_table_is_what_the_sources_give() -> anyhow::Result<()> {
+        super::check()
+    }
 }

@@ -148,8 +148,10 @@ mod tests {
     // K-NS-1
     #[test]
     fn each_namespace_gets_an_account_and_the_certificate() {
-        let [account, certificate] = &in_namespace("ns", "PEM")[..] else { panic!("two objects") };
-        assert_eq!(text(account, "metadata.namespace"), "ns");
+        let made = in_namespace("ns", "PEM");
+        let certificate = &made[1];
+        assert!(made.iter().all(|object| text(object, "metadata.namespace") == "ns"));
+        assert_eq!(text(&made[0], "metadata.name"), "default");
         assert_eq!(certificate["data"]["ca.crt"], "PEM");
         assert_eq!(text(certificate, "metadata.name"), "kube-root-ca.crt");
     }

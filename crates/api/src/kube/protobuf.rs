@@ -127,8 +127,10 @@ fn put(field: &Field, payload: Payload, depth: usize, into: &mut Map<String, Val
         }
         Shape::Scalar(_) | Shape::Struct(_) | Shape::Any => {
             let value = single(&field.shape, payload, depth)?;
-            // Go writes plain fields even when they are zero; only behind a pointer is a zero meant.
-            let is_meant = proto.is_some_and(|proto| proto.pointer) || !is_zero(&field.shape, &value);
+            // Go writes plain fields even when they are zero. A zero is meant behind a pointer, and where Go's JSON
+            // shows it too: a required number or boolean.
+            let is_shown = field.required && (value.is_number() || value.is_boolean());
+            let is_meant = proto.is_some_and(|proto| proto.pointer) || is_shown || !is_zero(&field.shape, &value);
             if is_meant && !value.is_null() {
                 into.insert(name.to_owned(), value);
             }

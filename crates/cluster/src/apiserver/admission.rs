@@ -75,9 +75,7 @@ impl ApiServer {
         let namespace = &call.path.namespace;
         let bucket = self.store.bucket("namespaces");
         let stored = self.store.get(&bucket, namespace).ok_or_else(|| ApiError::not_found("", "namespaces", namespace))?;
-        let is_terminating = object::selectable_phase(&stored) == "Terminating";
-        // Events still tell what happens while a namespace goes away.
-        if !is_terminating {
+        if text(&object::parse(&stored), "status.phase") != "Terminating" {
             return Ok(());
         }
         let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
@@ -121,7 +119,7 @@ impl ApiServer {
 
     fn has_quotas(&self, namespace: &str) -> bool {
         let bucket = self.store.bucket("resourcequotas");
-        self.store.count(&bucket) > 0 && !self.store.list(&bucket, &format!("{namespace}/")).entries.is_empty()
+        !self.store.list(&bucket, &format!("{namespace}/")).entries.is_empty()
     }
 
     fn quotas(&self, namespace: &str) -> (Vec<Value>, Vec<u64>) {

@@ -27,7 +27,7 @@ impl ApiServer {
     pub fn token_user(&self, token: &str) -> Option<Arc<User>> {
         let same = ring_equal(token.as_bytes(), self.admin_token.as_bytes());
         if same {
-            return Some(Arc::new(User::authenticated("kubernetes-admin", &["system:masters"])));
+            return Some(Arc::new(User::authenticated("kubernetes-admin", ["system:masters".to_owned()])));
         }
         let account = self.tokens.verify(token)?;
         let bucket = self.store.bucket("serviceaccounts");
@@ -42,23 +42,13 @@ impl ApiServer {
             headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).map(str::to_owned).collect()
         };
         let Some(name) = values("impersonate-user").into_iter().next() else { return Ok(user) };
-        let groups = values("impersonate-group");
-        let asks = std::iter::once(("users", name.clone())).chain(groups.iter().map(|group| ("groups", group.clone())));
-        for (resource, subject) in asks {
-            let request = Request::Resource {
-                verb: "impersonate",
-                group: "",
-                resource,
-                subresource: "",
-                namespace: "",
-                name: &subject,
-            };
-            if self.rules().allowed(&user, &request).is_none() {
-                return Err(ApiError::new(403, "Forbidden", access::denial(&user, &request)));
-            }
+        let mut extra = std::collections::BTreeMap::new();
+        for key in headers.keys().filter_map(|key| key.as_str().strip_prefix("impersonate-extra-")) {
+            extra.insert(key.to_owned(), values(&format!("impersonate-extra-{key}")));
         }
-        let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
-        Ok(Arc::new(User::impersonated(&name, &groups)))
+        let uid = values("impersonate-uid").into_iter().next().unwrap_or_default();
+        let wanted = User { name, groups: values("impersonate-group"), uid, extra };
+        Ok(Arc::new(self.rules().impersonate(&user, wanted)?))
     }
 
     /// Refuses what the rules do not allow, in the reference's words (spec K 14.2).
@@ -74,15 +64,7 @@ impl ApiServer {
         if self.rules().allowed(user, &request).is_some() {
             return Ok(());
         }
-        // A namespace is its own scope: rules in it may allow reading it by name.
-        let mut error = ApiError::new(403, "Forbidden", access::denial(user, &request));
-        error.details = serde_json::json!({"kind": path.plural});
-        for (key, value) in [("name", &path.name), ("group", &path.group)] {
-            if !value.is_empty() {
-                error.details[key] = value.as_str().into();
-            }
-        }
-        Err(error)
+        Err(access::forbidden(user, &request))
     }
 }
 

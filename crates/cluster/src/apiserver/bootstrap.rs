@@ -1,17 +1,23 @@
 //! Start-up objects: what every cluster has before its first client comes (spec K 21).
 
 use super::ApiServer;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use volley_api::kube::status::ApiError;
 use volley_api::kube::text;
 use volley_plan::bootstrap;
 
+/// A start-up object could not be made.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to make the start-up objects")]
+pub struct BootstrapError(#[from] ApiError);
+
 impl ApiServer {
     /// Makes what is missing; what is there stays as its owner left it.
-    pub async fn bootstrap(self: &Arc<Self>, port: u16) -> Result<(), ApiError> {
+    pub async fn bootstrap(self: &Arc<Self>, port: u16) -> Result<(), BootstrapError> {
         let local = self.local("bootstrap");
-        for object in bootstrap::objects() {
+        for object in bootstrap::objects(Timestamp::now(), &self.ca_pem) {
             let (group, kind) = (group(&object), text(&object, "kind").to_owned());
             let catalogue = self.catalogue();
             let Some(row) = catalogue.of_kind(&group, &kind) else { continue };
@@ -23,7 +29,7 @@ impl ApiServer {
         for namespace in local.list("", "namespaces", "") {
             self.fill_namespace(text(&namespace, "metadata.name")).await?;
         }
-        self.publish_self(port).await
+        Ok(self.publish_self(port).await?)
     }
 
     /// The account and the CA that every namespace has (spec K 21).
@@ -41,7 +47,7 @@ impl ApiServer {
     /// The `kubernetes` service and where it leads.
     async fn publish_self(&self, port: u16) -> Result<(), ApiError> {
         let local = self.local("bootstrap");
-        let host = self.address().rsplit_once(':').map_or_else(String::new, |(host, _)| host.to_owned());
+        let host = own_address().unwrap_or_else(|| self.addresses.first());
         if local.get("", "services", "default", "kubernetes").is_none() {
             let address = self.addresses.first();
             let service = json!({
@@ -80,6 +86,15 @@ impl ApiServer {
         }
         Ok(())
     }
+}
+
+/// This machine's address towards others; an endpoint may not be a loopback address. Connecting a UDP socket sends
+/// nothing, it only asks the kernel which way it would go.
+fn own_address() -> Option<String> {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    let address = socket.local_addr().ok()?.ip();
+    (!address.is_loopback() && !address.is_unspecified()).then(|| address.to_string())
 }
 
 fn group(object: &Value) -> String {

@@ -11,6 +11,7 @@ use volley_api::kube::schema::builtin;
 use volley_api::kube::status::ApiError;
 use volley_api::kube::{decode, protobuf};
 use volley_plan::access::User;
+use volley_plan::custom::instance::{self, Expected};
 
 /// The longest field manager name (spec K-WR-7).
 const MANAGER_LEN_MAX: usize = 128;
@@ -28,6 +29,8 @@ pub struct Call {
     pub content_type: String,
     pub user_agent: String,
     pub body: Bytes,
+    /// The subresource that a write of the main resource came through, such as `scale`.
+    pub via: &'static str,
     /// Texts for `Warning` headers, gathered on the way.
     pub warnings: Vec<String>,
 }
@@ -165,7 +168,8 @@ impl Call {
         let text = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (kind, version) = (text("kind"), text("apiVersion"));
         if resource.custom.is_some() {
-            return volley_plan::custom::instance::check_type(value, &resource.kind, &resource.api_version(), &resource.group);
+            let expected = Expected { group: &resource.group, version: &resource.version, kind: &resource.kind };
+            return instance::check_type(value, expected, &String::from_utf8_lossy(body));
         }
         let expected = resource.api_version();
         if !version.is_empty() && version != expected {
@@ -226,7 +230,7 @@ pub fn loose(content_type: &str, body: &[u8], kind: &str) -> Result<Value, ApiEr
 }
 
 fn decode_json(body: &[u8], kind: &str) -> Result<(Value, Vec<String>), ApiError> {
-    decode::json(body).map_err(|text| {
+    decode::json(body).map(|decoded| (decoded.value, decoded.strict)).map_err(|text| {
         ApiError::bad_request(format!(
             "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {text}"
         ))
@@ -236,7 +240,7 @@ fn decode_json(body: &[u8], kind: &str) -> Result<(Value, Vec<String>), ApiError
 /// YAML as kubectl reads it: `0644` is octal.
 pub fn decode_yaml(body: &[u8]) -> Result<Value, ApiError> {
     let text = std::str::from_utf8(body).map_err(|e| ApiError::bad_request(format!("yaml: {e}")))?;
-    let options = serde_saphyr::Options { legacy_octal_numbers: true, ..Default::default() };
+    let options = serde_saphyr::options! { legacy_octal_numbers: true };
     serde_saphyr::from_str_with_options(text, options)
         .map_err(|e| ApiError::bad_request(format!("error decoding the body as YAML: {e}")))
 }
@@ -253,8 +257,8 @@ fn decode_protobuf(body: &[u8]) -> Result<Value, ApiError> {
         ))
     })?;
     let mut value = protobuf::to_json(&shape, &envelope.raw).map_err(refuse)?;
-    value["kind"] = envelope.kind.clone().into();
-    value["apiVersion"] = envelope.api_version.clone().into();
+    value["kind"] = envelope.kind.into();
+    value["apiVersion"] = envelope.api_version.into();
     Ok(value)
 }
 

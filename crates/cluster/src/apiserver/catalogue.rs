@@ -5,7 +5,7 @@
 
 use crate::store::Bucket;
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use volley_api::kube::schema::{StructRef, builtin};
 
 use super::custom::CustomKind;
@@ -287,7 +287,7 @@ impl Catalogue {
         }
         groups.retain(|(_, versions)| !versions.is_empty());
         for (_, versions) in &mut groups {
-            versions.sort_by(|a, b| volley_plan::custom::definition::version_order(a, b));
+            versions.sort_by_key(|version| std::cmp::Reverse(rank(version)));
         }
         Catalogue { resources, groups, documents: Default::default() }
     }
@@ -321,8 +321,45 @@ impl Catalogue {
     }
 }
 
-/// The names and plurals of built-in kinds, for the name check of CRDs.
-pub fn builtin_groups() -> &'static [&'static str] {
-    static GROUPS: OnceLock<Vec<&'static str>> = OnceLock::new();
-    GROUPS.get_or_init(|| ROWS.iter().map(|row| row.group).collect())
+/// How good a version is: `v2` before `v1` before `v1beta1` before `v1alpha1` before names that say nothing.
+fn rank(version: &str) -> (u8, u32, u32) {
+    let number = |text: &str| text.parse::<u32>().ok();
+    let parsed = version.strip_prefix('v').and_then(|rest| {
+        if let Some((major, beta)) = rest.split_once("beta") {
+            return Some((2, number(major)?, number(beta)?));
+        }
+        if let Some((major, alpha)) = rest.split_once("alpha") {
+            return Some((1, number(major)?, number(alpha)?));
+        }
+        Some((3, number(rest)?, 0))
+    });
+    parsed.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // K-DISC-2
+    #[test]
+    fn stable_versions_come_first() {
+        let mut versions = ["v1alpha1", "foo", "v1", "v10", "v2beta1", "v2"];
+        versions.sort_by_key(|version| std::cmp::Reverse(rank(version)));
+        assert_eq!(versions, ["v10", "v2", "v1", "v2beta1", "v1alpha1", "foo"]);
+    }
+
+    // K-CAT-1 K-CAT-3
+    #[test]
+    fn every_row_has_a_type_in_the_table() {
+        let store = crate::store::Store::<()>::in_memory(crate::store::Options::default());
+        let catalogue = Catalogue::new(|name| store.bucket(name), &[]);
+        assert_eq!(catalogue.all().count(), ROWS.len());
+        let all: Vec<&str> = catalogue.all().filter(|r| r.categories.iter().any(|c| &**c == "all")).map(|r| &*r.plural).collect();
+        assert_eq!(
+            all,
+            ["pods", "replicationcontrollers", "services", "daemonsets", "deployments", "replicasets", "statefulsets",
+             "horizontalpodautoscalers", "cronjobs", "jobs"]
+        );
+        assert!(builtin::of("autoscaling", "v1", "Scale").is_some());
+    }
 }

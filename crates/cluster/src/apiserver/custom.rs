@@ -1,7 +1,7 @@
 //! Custom kinds: CRDs compiled into rows of the catalogue, and kept so as CRDs change (spec K 13).
 
 use super::ApiServer;
-use super::catalogue::{ALL_VERBS, Catalogue, Resource, Role, Traits, api_version, bucket_name, builtin_groups, prefix};
+use super::catalogue::{ALL_VERBS, Catalogue, Resource, Role, Traits, api_version, bucket_name, prefix};
 use super::object;
 use crate::store::{Bucket, Change, Expect, Write};
 use jiff::Timestamp;
@@ -10,10 +10,10 @@ use std::sync::Arc;
 use volley_api::kube::field::FieldError;
 use volley_api::kube::schema::{StructRef, builtin, json};
 use volley_api::kube::status::ApiError;
-use volley_api::kube::{at, decode, text};
+use volley_api::kube::{decode, text};
 use volley_plan::custom::definition::{self, TakenNames};
-use volley_plan::custom::path::{self, Column};
-use volley_plan::custom::scale::ScalePaths;
+use volley_plan::custom::path::{self, Column, SelectableField};
+use volley_plan::custom::scale;
 use volley_plan::custom::schema::Schema;
 
 const CRD_GROUP: &str = "apiextensions.k8s.io";
@@ -25,10 +25,12 @@ pub struct CustomKind {
     pub schema: Schema,
     /// The JSON schema as written, for OpenAPI.
     pub source: Value,
+    /// Whether reading an object may add fields to what is stored.
+    pub has_defaults: bool,
     pub columns: Vec<Column>,
     pub has_status: bool,
-    pub scale: Option<ScalePaths>,
-    pub selectable_fields: Vec<String>,
+    pub scale: Option<scale::Paths>,
+    pub selectable_fields: Vec<SelectableField>,
     /// The CRD that it was compiled from: recompiled only when this changes.
     uid: String,
     generation: i64,
@@ -37,15 +39,13 @@ pub struct CustomKind {
 impl CustomKind {
     fn compile(crd: &Value, version: &Value) -> Result<CustomKind, Vec<FieldError>> {
         let source = version["schema"]["openAPIV3Schema"].clone();
-        let selectable = version["selectableFields"].as_array().into_iter().flatten();
         Ok(CustomKind {
             schema: Schema::compile(&source)?,
+            has_defaults: source.to_string().contains("\"default\":"),
             columns: path::columns(version),
             has_status: version["subresources"].get("status").is_some(),
-            scale: version["subresources"].get("scale").map(ScalePaths::of),
-            selectable_fields: selectable
-                .map(|field| text(field, "jsonPath").trim_start_matches('.').to_owned())
-                .collect(),
+            scale: scale::Paths::of(version),
+            selectable_fields: path::selectable_fields(version),
             source,
             uid: text(crd, "metadata.uid").to_owned(),
             generation: crd["metadata"]["generation"].as_i64().unwrap_or(0),
@@ -54,12 +54,7 @@ impl CustomKind {
 
     /// Values of the selectable fields, in their order.
     pub fn selectable(&self, object: &Value) -> Box<[Box<str>]> {
-        let value = |field: &String| match at(object, field) {
-            Some(Value::String(text)) => text.as_str().into(),
-            Some(Value::Null) | None => "".into(),
-            Some(other) => other.to_string().into(),
-        };
-        self.selectable_fields.iter().map(value).collect()
+        self.selectable_fields.iter().map(|field| field.value(object).into()).collect()
     }
 
     /// Drops unknown fields and brings metadata into shape; what was dropped is returned.
@@ -78,11 +73,12 @@ impl CustomKind {
         Ok(found)
     }
 
-    pub fn check(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        let mut errors = self.schema.validate(new);
-        let rules = self.schema.check_rules(new, old, errors.is_empty());
-        errors.extend(rules);
-        errors
+    /// Everything that the schema and its rules have against an object.
+    pub fn check(&self, new: &Value, old: Option<&Value>, subresource: &str) -> Vec<FieldError> {
+        match (old, subresource) {
+            (Some(old), "status") => self.schema.check_status(new, old),
+            (old, _) => self.schema.check(new, old),
+        }
     }
 }
 
@@ -140,6 +136,11 @@ fn rows(crd: &Value, known: &Catalogue, bucket: &Bucket) -> Vec<Arc<Resource>> {
     rows
 }
 
+fn is_established(crd: &Value) -> bool {
+    let conditions = crd["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().any(|c| c["type"] == "Established" && c["status"] == "True")
+}
+
 fn is_same(row: &Resource, crd: &Value) -> bool {
     row.custom.as_ref().is_some_and(|custom| {
         custom.uid == text(crd, "metadata.uid")
@@ -163,7 +164,7 @@ impl ApiServer {
                 self.write_crd_status(&bucket, &stored, &crd).await;
             }
             taken.add(&crd);
-            if definition::is_established(&crd) {
+            if is_established(&crd) {
                 let name = bucket_name(text(&crd, "spec.group"), text(&crd, "spec.names.plural"));
                 customs.extend(rows(&crd, &self.catalogue(), &self.store.bucket(&name)));
             }
@@ -181,10 +182,5 @@ impl ApiServer {
         if let Err(error) = self.store.commit(vec![write]).await {
             tracing::debug!(%error, "status of a CRD not written");
         }
-    }
-
-    /// Whether a group belongs to Kubernetes itself, so that a CRD may not take its kinds.
-    pub fn is_builtin_group(group: &str) -> bool {
-        builtin_groups().contains(&group)
     }
 }

@@ -117,7 +117,7 @@ impl ApiServer {
                 let object = Spelling::new(&resource).respell(new);
                 return Ok(if gone { Deleted::Gone(object) } else { Deleted::Pending(object) });
             }
-            let draft = object::draft(self.storage(&resource), &new);
+            let draft = object::draft(&resource, &new);
             let change = if gone { Change::Delete(draft) } else { Change::Put(draft) };
             let expect = Expect::Revision(current.revision);
             let write = Write { bucket: resource.bucket.clone(), key: key.as_str().into(), expect, change };

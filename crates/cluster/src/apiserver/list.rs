@@ -19,6 +19,8 @@ use volley_api::kube::status::ApiError;
 
 /// How long a list waits for a revision that this server has not reached (spec K-LIST-5).
 const BEHIND_WAIT: Duration = Duration::from_secs(3);
+/// How often a waiting list looks again; one machine is never behind, so this is for clients of another server.
+const BEHIND_POLL: Duration = Duration::from_millis(20);
 /// Lists go out in pieces of about this size, so that a large one never stands in memory twice.
 const PIECE_BYTES: usize = 256 * 1024;
 
@@ -123,27 +125,27 @@ impl ApiServer {
     pub fn selection(&self, call: &Call) -> Result<Selection, ApiError> {
         let resource = &call.resource;
         let labels = call.query.text("labelSelector");
-        let labels = LabelSelector::parse(labels).map_err(ApiError::bad_request)?;
+        let labels = LabelSelector::parse(labels).map_err(|error| ApiError::bad_request(error.0))?;
         let labels = Some(labels).filter(|selector| !selector.is_everything());
         let fields = call.query.text("fieldSelector");
-        let fields = FieldSelector::parse(fields).map_err(ApiError::bad_request)?;
+        let fields = FieldSelector::parse(fields).map_err(|error| ApiError::bad_request(error.0))?;
         let fields = Some(fields).filter(|selector| !selector.is_everything());
         let names: Vec<String> = match &resource.custom {
-            Some(custom) => custom.selectable_fields.clone(),
+            Some(custom) => custom.selectable_fields.iter().map(|field| field.name.clone()).collect(),
             None => {
                 selector::fields(&resource.group, &resource.kind).iter().map(|field| (*field).to_owned()).collect()
             }
         };
-        for field in fields.iter().flat_map(|selector| selector.field_names()) {
+        for field in fields.iter().flat_map(|selector| selector.names()) {
             let known = field == "metadata.name"
                 || (field == "metadata.namespace" && resource.namespaced)
-                || names.iter().any(|name| *name == field);
+                || names.iter().any(|name| name == field);
             if !known {
                 let group = if resource.custom.is_some() { "custom" } else { &*resource.group };
                 let message = if resource.custom.is_some() {
                     format!("field label not supported: {field}")
                 } else {
-                    selector::unknown_field_message(group, &resource.kind, &field)
+                    selector::unknown_field_message(group, &resource.kind, field)
                 };
                 return Err(ApiError::bad_request(message));
             }
@@ -201,7 +203,7 @@ impl ApiServer {
         .into_bytes();
         let custom = resource.custom.clone();
         let write = move |stored: &Stored, out: &mut Vec<u8>| match &custom {
-            Some(custom) if custom.schema.has_defaults() => {
+            Some(custom) if custom.has_defaults => {
                 let mut object = Spelling::new(&resource).parse(stored);
                 custom.schema.default(&mut object);
                 // Writing JSON into memory cannot fail.
@@ -307,10 +309,24 @@ impl ApiServer {
                 ApiError::gone(format!("The provided resource version is too old: {revision}, list again without one"))
             });
         }
-        if revision > self.store.revision() && !self.store.reached(revision, BEHIND_WAIT).await {
+        if revision > self.store.revision() && !self.reached(revision).await {
             return Err(too_large(revision, self.store.revision()));
         }
         Ok(self.store.list(bucket, &selection.prefix))
+    }
+}
+
+impl ApiServer {
+    /// Waits a little for a revision that a client saw elsewhere.
+    async fn reached(&self, revision: Revision) -> bool {
+        let deadline = tokio::time::Instant::now() + BEHIND_WAIT;
+        while self.store.revision() < revision {
+            if tokio::time::Instant::now() >= deadline {
+                return false;
+            }
+            tokio::time::sleep(BEHIND_POLL).await;
+        }
+        true
     }
 }
 

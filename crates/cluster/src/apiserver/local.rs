@@ -49,12 +49,13 @@ impl Local<'_> {
             resource,
             path,
             query: Query::default(),
-            user: Arc::new(User::authenticated(&format!("system:{}", self.name), &["system:masters"])),
+            user: Arc::new(User::authenticated(format!("system:{}", self.name), ["system:masters".to_owned()])),
             now: Timestamp::now(),
             accept: String::new(),
             content_type: String::new(),
             user_agent: self.name.to_owned(),
             body: Bytes::new(),
+            via: "",
             warnings: Vec::new(),
         }
     }

@@ -74,7 +74,7 @@ impl Metrics {
         let _ = writeln!(out, "# HELP apiserver_storage_objects Stored objects, by resource.");
         let _ = writeln!(out, "# TYPE apiserver_storage_objects gauge");
         for bucket in server.store.buckets() {
-            let count = server.store.count(&bucket);
+            let count = server.store.list(&bucket, "").entries.len();
             let _ = writeln!(out, "apiserver_storage_objects{{resource=\"{}\"}} {count}", bucket.name());
         }
         out

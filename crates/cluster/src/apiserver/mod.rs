@@ -27,6 +27,7 @@ pub mod tokens;
 pub mod metrics;
 pub mod bootstrap;
 pub mod local;
+pub mod kubeconfig;
 pub mod serve;
 pub mod pki;
 
@@ -42,7 +43,6 @@ use object::{Meta, Stored};
 use parking_lot::RwLock;
 use request::{Form, Query, ResourcePath, negotiate};
 use serde_json::Value;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -55,14 +55,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest body (spec K-CT-8).
 pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// What the server is started with.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Where keys and the store are kept.
-    pub home: PathBuf,
-    /// The addresses that services get, as the first two octets of a /16.
-    pub service_net: [u8; 2],
-}
+/// The first two octets of the net that services get their addresses from.
+const SERVICE_NET: [u8; 2] = [10, 96];
 
 /// The API server. One per process; shared by connections, controllers and in-process clients.
 pub struct ApiServer {
@@ -82,10 +76,10 @@ pub struct ApiServer {
 
 impl ApiServer {
     /// Opens the server on a store, with the keys of its home; nothing listens yet.
-    pub async fn open(store: Arc<Store<Meta>>, pki: &pki::Pki, options: &Options) -> Arc<ApiServer> {
+    pub async fn open(store: Arc<Store<Meta>>, pki: &pki::Pki) -> Arc<ApiServer> {
         let catalogue = Catalogue::new(|name| store.bucket(name), &[]);
         let server = Arc::new(ApiServer {
-            addresses: Addresses::new(options.service_net),
+            addresses: Addresses::new(SERVICE_NET),
             store,
             catalogue: RwLock::new(Arc::new(catalogue)),
             customs_lock: Default::default(),
@@ -118,12 +112,10 @@ impl ApiServer {
     /// The rules of access, brought up to date if a role or binding changed since the last question.
     pub fn rules(&self) -> Arc<Rules> {
         if self.rules_stale.swap(false, Ordering::AcqRel) {
-            let list = |plural: &str| -> Vec<Value> {
-                let bucket = self.store.bucket(&catalogue::bucket_name("rbac.authorization.k8s.io", plural));
-                self.store.list(&bucket, "").entries.iter().map(|stored| object::parse(stored)).collect()
-            };
-            let rules = Rules::new(&list("roles"), &list("rolebindings"), &list("clusterroles"), &list("clusterrolebindings"));
-            *self.rules.write() = Arc::new(rules);
+            let plurals = ["roles", "rolebindings", "clusterroles", "clusterrolebindings"];
+            let facts = |plural| self.facts(&catalogue::bucket_name("rbac.authorization.k8s.io", plural), "");
+            let objects: Vec<Value> = plurals.into_iter().flat_map(facts).collect();
+            *self.rules.write() = Arc::new(Rules::new(&objects));
         }
         self.rules.read().clone()
     }
@@ -142,11 +134,6 @@ impl ApiServer {
             return Ok(self.store.get(&resource.bucket, &current.key).unwrap_or(current));
         }
         Ok(current)
-    }
-
-    /// The row whose version objects of this kind are stored under.
-    fn storage<'a>(&self, resource: &'a Resource) -> &'a Resource {
-        resource
     }
 
     /// An object as it is stored: events are kept in the core form (spec K-EVT-1).
@@ -181,7 +168,7 @@ impl ApiServer {
     fn time_limit(&self, request: &Request<Bytes>) -> Duration {
         let query = Query::parse(request.uri().query().unwrap_or_default());
         let asked = volley_api::kube::time::parse_duration(query.text("timeout"));
-        asked.map_or(REQUEST_TIMEOUT, |nanos| REQUEST_TIMEOUT.min(Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))))
+        asked.and_then(|asked| Duration::try_from(asked).ok()).map_or(REQUEST_TIMEOUT, |asked| REQUEST_TIMEOUT.min(asked))
     }
 
     async fn route(self: &Arc<Self>, request: Request<Bytes>, user: Arc<User>) -> Answer {
@@ -204,7 +191,7 @@ impl ApiServer {
         let verb = request.method().as_str().to_lowercase();
         let asked = volley_plan::access::Request::Path { verb: &verb, path };
         if self.rules().allowed(user, &asked).is_none() {
-            return answer::error(&ApiError::new(403, "Forbidden", volley_plan::access::denial(user, &asked)));
+            return answer::error(&volley_plan::access::forbidden(user, &asked));
         }
         let query = Query::parse(request.uri().query().unwrap_or_default());
         match path.trim_end_matches('/') {
@@ -265,6 +252,7 @@ impl ApiServer {
             content_type: header("content-type"),
             user_agent: header("user-agent"),
             body,
+            via: "",
             warnings: Vec::new(),
         };
         let form = negotiate(&call.accept, true)?;

@@ -25,7 +25,7 @@ impl ApiServer {
             review["metadata"] = json!({});
         }
         match &*kind {
-            "SelfSubjectReview" => review["status"] = json!({"userInfo": user_info(&call.user)}),
+            "SelfSubjectReview" => review["status"] = json!({"userInfo": call.user.to_json()}),
             "TokenReview" => review["status"] = self.token_status(&review),
             "SelfSubjectRulesReview" => review["status"] = self.rules_status(call, &review),
             "SelfSubjectAccessReview" => review["status"] = self.access_status(call, &call.user.clone(), &review)?,
@@ -87,10 +87,10 @@ impl ApiServer {
             let account = tokens::account(&claims);
             if !shared.is_empty() {
                 let user = User::service_account(&account.namespace, &account.name, &account.uid);
-                return json!({"authenticated": true, "user": user_info(&user), "audiences": shared});
+                return json!({"authenticated": true, "user": user.to_json(), "audiences": shared});
             }
         } else if let Some(user) = self.token_user(token) {
-            return json!({"authenticated": true, "user": user_info(&user), "audiences": [AUDIENCE]});
+            return json!({"authenticated": true, "user": user.to_json(), "audiences": [AUDIENCE]});
         }
         json!({"authenticated": false, "error": "[invalid bearer token, token lookup failed]"})
     }
@@ -112,13 +112,4 @@ fn subject(call: &Call, review: &Value) -> Result<Arc<User>, ApiError> {
     }))
 }
 
-fn user_info(user: &User) -> Value {
-    let mut info = json!({"username": user.name, "groups": user.groups});
-    if !user.uid.is_empty() {
-        info["uid"] = user.uid.as_str().into();
-    }
-    if !user.extra.is_empty() {
-        info["extra"] = json!(user.extra);
-    }
-    info
-}
+

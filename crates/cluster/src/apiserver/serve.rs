@@ -207,8 +207,8 @@ fn certificate_user(der: &[u8]) -> Option<User> {
     let (_, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
     let subject = certificate.subject();
     let name = subject.iter_common_name().next()?.as_str().ok()?;
-    let groups: Vec<&str> = subject.iter_organization().filter_map(|part| part.as_str().ok()).collect();
-    Some(User::authenticated(name, &groups))
+    let groups = subject.iter_organization().filter_map(|part| part.as_str().ok()).map(str::to_owned);
+    Some(User::authenticated(name, groups))
 }
 
 /// The server as a tower service: the same answers as over a socket, without one.

@@ -6,7 +6,7 @@
 use super::catalogue::Resource;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use volley_api::kube::{defaults, text, time};
+use volley_api::kube::{defaults, items_mut, text, time};
 
 /// `metadata` of an object as a map; made when it is missing.
 pub fn metadata(object: &mut Value) -> &mut Map<String, Value> {
@@ -54,7 +54,7 @@ pub fn on_create(resource: &Resource, object: &mut Value, now: Timestamp) {
                 defaults::pod::pod_status(object);
             }
             "CustomResourceDefinition" => {
-                object["status"] = volley_plan::custom::definition::initial_status();
+                object["status"] = json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": [], "storedVersions": []});
             }
             _ => object["status"] = json!({}),
         }
@@ -69,7 +69,7 @@ pub fn on_create(resource: &Resource, object: &mut Value, now: Timestamp) {
         "PersistentVolume" => finalizer(object, "kubernetes.io/pv-protection"),
         "Job" => {
             let uid = text(object, "metadata.uid").to_owned();
-            defaults::batch::job_labels(object, &uid);
+            defaults::workloads::job_labels(object, &uid);
         }
         "Event" if object["metadata"]["name"].is_null() => {
             object["metadata"]["name"] = format!("event.{:x}", now.as_nanosecond()).into();
@@ -164,13 +164,22 @@ fn carry_service(old: &Value, new: &mut Value) {
         return;
     }
     let old_ports = old["spec"]["ports"].as_array().cloned().unwrap_or_default();
-    for port in new["spec"]["ports"].as_array_mut().into_iter().flatten() {
+    for port in items_mut(new, "spec.ports") {
         let same = |other: &&Value| other["port"] == port["port"] && other["protocol"] == port["protocol"];
         if port["nodePort"].as_i64().unwrap_or(0) == 0
             && let Some(known) = old_ports.iter().find(same).map(|other| other["nodePort"].clone()).filter(|p| !p.is_null())
         {
             port["nodePort"] = known;
         }
+    }
+}
+
+/// The metadata that a kind takes through `/status` (spec K-WR-5).
+pub fn status_metadata(resource: &Resource) -> &'static [&'static str] {
+    match (&*resource.group, resource.custom.is_some()) {
+        (_, true) => &[],
+        ("apps", _) => &["annotations", "finalizers", "ownerReferences"],
+        _ => &["annotations", "finalizers", "labels", "ownerReferences"],
     }
 }
 

@@ -82,13 +82,14 @@ impl ApiServer {
         let paths = call.resource.custom.as_ref().and_then(|custom| custom.scale.clone());
         let edit = move |object: &mut Value| {
             match &paths {
-                Some(paths) => scale::set(object, paths, replicas),
+                Some(paths) => scale::set(object, paths, replicas)?,
                 None => object["spec"]["replicas"] = replicas.into(),
             }
             Ok(())
         };
         // The scale is one way to write the main resource: status and metadata stay as they are.
         call.path.subresource = String::new();
+        call.via = "scale";
         let written = self.modify(call, Change::Edit(Arc::new(edit)), &options).await?;
         Ok(answer::value(200, &scale_of(call, &written.object)?, form))
     }

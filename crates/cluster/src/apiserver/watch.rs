@@ -6,7 +6,7 @@ use super::ApiServer;
 use super::answer::{self, Answer};
 use super::call::Call;
 use super::list::{Selection, list_options, revision};
-use super::object::{self, Meta, Spelling, Stored, partial};
+use super::object::{Meta, Spelling, Stored, partial};
 use super::request::{Form, View};
 use crate::store::{Event, EventKind, Listing, Revision, Watch};
 use bytes::Bytes;
@@ -134,8 +134,10 @@ impl Session {
 
     fn initial(&mut self, listing: Listing<Meta>, mark: bool) -> Option<Bytes> {
         let mut out = Vec::new();
-        for stored in listing.entries.iter().filter(|stored| self.selection.matches(&self.call.resource, stored)) {
-            self.write("ADDED", stored, &mut out);
+        for stored in &listing.entries {
+            if self.selection.matches(&self.call.resource, stored) {
+                self.write("ADDED", stored, &mut out);
+            }
         }
         if mark {
             out.extend_from_slice(&self.bookmark(listing.revision, true));
@@ -149,7 +151,10 @@ impl Session {
             return self.in_scope(&event.entry).then(|| shared_line(event));
         }
         let mut out = Vec::with_capacity(BATCH_BYTES.min(events.len() * 1024));
-        for event in events.iter().filter(|event| self.in_scope(&event.entry)) {
+        for event in events {
+            if !self.in_scope(&event.entry) {
+                continue;
+            }
             if plain && !self.is_converted() {
                 out.extend_from_slice(&shared_line(event));
             } else {
@@ -189,7 +194,7 @@ impl Session {
     }
 
     fn write(&mut self, kind: &str, stored: &Stored, out: &mut Vec<u8>) {
-        if self.form == Form::JSON && self.call.resource.custom.as_ref().is_none_or(|c| !c.schema.has_defaults()) {
+        if self.form == Form::JSON && self.call.resource.custom.as_ref().is_none_or(|c| !c.has_defaults) {
             out.extend_from_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
             Spelling::new(&self.call.resource).write(stored, out);
             out.extend_from_slice(b"}\n");

@@ -5,7 +5,7 @@
 
 use super::ApiServer;
 use super::call::{Call, WriteOptions, decode_yaml};
-use super::object::{self, Spelling, Stored};
+use super::object::{self, Meta, Spelling, Stored};
 use super::strategy;
 use crate::store::{Change as StoreChange, CommitError, Expect, Write};
 use serde_json::Value;
@@ -13,8 +13,10 @@ use std::sync::Arc;
 use volley_api::kube::field::FieldError;
 use volley_api::kube::status::ApiError;
 use volley_api::kube::{defaults, decode, text, validate};
-use volley_plan::object::managed::{self, Manager, Operation};
-use volley_plan::object::{PatchError, merge, strategic};
+use volley_plan::custom::definition;
+use volley_plan::custom::instance::{self, Expected};
+use volley_plan::object::managed::{self, Manager, Tracked};
+use volley_plan::object::{apply, merge, strategic};
 
 /// How often a change is worked out again because another writer was faster (spec K-PATCH-1).
 const RACES_MAX: usize = 16;
@@ -118,20 +120,22 @@ impl ApiServer {
         let uid = uuid::Uuid::new_v4().to_string();
         let config = apply.map(|force| (object.clone(), force));
         strategy::begin(&resource, &mut object, &uid, call.now);
-        let manager = self.manager(call, options, apply.is_some());
+        let api_version = resource.api_version();
         if let Some((config, force)) = &config {
-            object = managed::apply(&resource.shape, Some(&object), config, &manager, *force)
-                .map_err(|e| self.apply_error(call, config, e))?;
+            let manager = manager(call, options, &api_version);
+            object = apply::apply(&resource.shape, None, config, &manager, *force)?;
+            strategy::begin(&resource, &mut object, &uid, call.now);
         }
         self.fill(call, &mut object);
+        // Defaults count as the writer's; what the server and admission add below belongs to nobody (spec K-SSA-7).
+        if config.is_none() {
+            managed::updated(&resource.shape, None, &mut object, &manager(call, options, &api_version));
+        }
         strategy::on_create(&resource, &mut object, call.now);
         let name = text(&object, "metadata.name").to_owned();
         self.check_names(call, &object)?;
         self.admit_create(call, &mut object).await?;
         self.check(call, &object, None, &name)?;
-        if config.is_none() {
-            managed::updated(&resource.shape, None, &mut object, &manager);
-        }
         let key = object::key(&call.path.namespace, &name);
         if self.store.get(&resource.bucket, &key).is_some() {
             return Err(ApiError::already_exists(&resource.group, &resource.plural, &name));
@@ -141,7 +145,7 @@ impl ApiServer {
             return Ok(Written { object: Spelling::new(&resource).respell(object), created: true });
         }
         let stored_form = self.stored_form(&resource, object);
-        let change = StoreChange::Put(object::draft(self.storage(&resource), &stored_form));
+        let change = StoreChange::Put(object::draft(&resource, &stored_form));
         let write = Write { bucket: resource.bucket.clone(), key: key.into(), expect: Expect::Absent, change };
         let mut writes = self.charge_quota(call, &stored_form)?;
         writes.insert(0, write);
@@ -163,7 +167,7 @@ impl ApiServer {
         let name = text(&object, "metadata.name").to_owned();
         let key = object::key(&call.path.namespace, &name);
         for _ in 0..RACES_MAX * 4 {
-            let change = StoreChange::Put(object::draft(self.storage(&resource), &object));
+            let change = StoreChange::Put(object::draft(&resource, &object));
             let write =
                 Write { bucket: resource.bucket.clone(), key: key.as_str().into(), expect: Expect::Absent, change };
             let mut writes = self.charge_quota(call, &object)?;
@@ -243,6 +247,11 @@ impl ApiServer {
             return Err(ApiError::bad_request("metadata.managedFields must be nil"));
         }
         self.check_place(call, &mut config)?;
+        // Apply wants canonical spelling, and itself refuses fields that the kind does not have.
+        let mut canonical = config.clone();
+        if call.conform(&mut canonical)?.is_empty() {
+            config = canonical;
+        }
         let force = call.query.flag("force");
         if self.store.get(&resource.bucket, &self.key(call)).is_none() {
             if !call.path.subresource.is_empty() {
@@ -254,7 +263,6 @@ impl ApiServer {
                     + ", and no existing object was found";
                 return Err(ApiError::conflict(&resource.group, &resource.plural, &call.path.name, &why));
             }
-            call.conform(&mut config.clone())?;
             match self.create_object(call, config.clone(), options, Some(force)).await {
                 Err(error) if error.reason == "AlreadyExists" => {}
                 other => return other,
@@ -299,8 +307,8 @@ impl ApiServer {
     ) -> Result<Value, ApiError> {
         let resource = call.resource.clone();
         let subresource = call.path.subresource.clone();
-        let manager = self.manager(call, options, matches!(change, Change::Apply { .. }));
-        let mut new = self.changed(call, change, old, &manager, options)?;
+        let api_version = resource.api_version();
+        let mut new = self.changed(call, change, old, options)?;
         let sent_version = text(&new, "metadata.resourceVersion");
         if !sent_version.is_empty() && sent_version != text(old, "metadata.resourceVersion") {
             return Err(call.stale());
@@ -323,6 +331,9 @@ impl ApiServer {
         strategy::metadata(&mut new).insert("resourceVersion".into(), old["metadata"]["resourceVersion"].clone());
         strategy::on_update(&resource, &subresource, old, &mut new);
         self.fill(call, &mut new);
+        if !matches!(change, Change::Apply { .. }) && subresource != "binding" {
+            managed::updated(&resource.shape, Some(old), &mut new, &manager(call, options, &api_version));
+        }
         if subresource.is_empty() {
             self.admit_update(call, &mut new, old).await?;
         }
@@ -332,9 +343,7 @@ impl ApiServer {
         }
         let name = call.path.name.clone();
         self.check(call, &new, Some(old), &name)?;
-        if manager.operation == Operation::Update {
-            managed::updated(&resource.shape, Some(old), &mut new, &manager);
-        }
+        managed::keep_times(old, &mut new);
         Ok(new)
     }
 
@@ -344,7 +353,6 @@ impl ApiServer {
         call: &mut Call,
         change: &Change,
         old: &Value,
-        manager: &Manager<'_>,
         options: &WriteOptions,
     ) -> Result<Value, ApiError> {
         let resource = call.resource.clone();
@@ -356,17 +364,18 @@ impl ApiServer {
                 return Ok(new);
             }
             Change::Apply { config, force } => {
-                return managed::apply(&resource.shape, Some(old), config, manager, *force)
-                    .map_err(|e| self.apply_error(call, config, e))
-                    .and_then(|mut new| call.conform(&mut new).map(|_| new));
+                let api_version = resource.api_version();
+                let manager = manager(call, options, &api_version);
+                return Ok(apply::apply(&resource.shape, Some(old), config, &manager, *force)?);
             }
             Change::JsonPatch(patch) => merge::json_patch(old, patch),
-            Change::MergePatch(patch) => Ok(merge::merge_patch(old, patch)),
+            Change::MergePatch(patch) => merge::merge(old, patch),
             Change::StrategicPatch(patch) => strategic::strategic(&resource.shape, old, patch),
         };
-        let mut new = patched.map_err(patch_error)?;
+        let mut new = patched?;
         if resource.custom.is_some() {
-            volley_plan::custom::instance::check_type(&new, &resource.kind, &resource.api_version(), &resource.group)?;
+            let expected = Expected { group: &resource.group, version: &resource.version, kind: &resource.kind };
+            instance::check_type(&new, expected, "")?;
         }
         let found = call.conform(&mut new)?;
         let body = String::from_utf8_lossy(&call.body).into_owned();
@@ -377,9 +386,9 @@ impl ApiServer {
     }
 
     /// Commits the new state; the removal of the last finalizer of a deleted object removes the object (spec K-DEL-2).
-    async fn store_changed(&self, call: &Call, current: &Arc<Stored>, new: &Value) -> Result<Value, CommitError> {
+    async fn store_changed(&self, call: &Call, current: &Arc<Stored>, new: &Value) -> Result<Value, CommitError<Meta>> {
         let resource = &call.resource;
-        let draft = object::draft(self.storage(resource), new);
+        let draft = object::draft(resource, new);
         let gone = super::delete::is_finished(resource, new);
         let change = if gone { StoreChange::Delete(draft) } else { StoreChange::Put(draft) };
         let key = self.key(call).into();
@@ -393,24 +402,11 @@ impl ApiServer {
         object::key(if call.resource.namespaced { &call.path.namespace } else { "" }, &call.path.name)
     }
 
-    fn manager<'a>(&self, call: &'a Call, options: &'a WriteOptions, apply: bool) -> Manager<'a> {
-        let resource = &call.resource;
-        let subresource = Some(call.path.subresource.as_str()).filter(|s| !s.is_empty());
-        let has_status = resource.custom.as_ref().map_or_else(|| resource.has("status"), |custom| custom.has_status);
-        Manager {
-            name: &options.manager,
-            operation: if apply { Operation::Apply } else { Operation::Update },
-            api_version: resource.api_version(),
-            subresource,
-            has_status,
-            now: call.now,
-        }
-    }
-
     /// Fills defaults: built-in kinds by table, custom ones by schema (spec K-CRD-7).
     fn fill(&self, call: &Call, object: &mut Value) {
         match &call.resource.custom {
             Some(custom) => custom.schema.default(object),
+            None if &*call.resource.kind == "CustomResourceDefinition" => definition::fill(object),
             None => defaults::fill(&call.resource.group, &call.resource.kind, object),
         }
     }
@@ -427,23 +423,26 @@ impl ApiServer {
     /// All checks of an object, old object at hand or not.
     fn check(&self, call: &Call, new: &Value, old: Option<&Value>, name: &str) -> Result<(), ApiError> {
         let resource = &call.resource;
-        let rule = validate::metadata::name_rule(&resource.group, &resource.kind);
-        let mut errors = validate::metadata::metadata(&new["metadata"], rule, resource.namespaced);
-        if let Some(old) = old {
-            errors.extend(validate::metadata::metadata_update(&new["metadata"], &old["metadata"]));
-        }
-        match (&resource.custom, old) {
-            (Some(custom), old) => errors.extend(custom.check(new, old)),
-            (None, Some(old)) if call.path.subresource.is_empty() => {
-                errors.extend(validate::update(&resource.group, &resource.kind, new, old));
+        let mut errors = match (&resource.custom, old) {
+            (Some(custom), old) => {
+                let rule = validate::metadata::name_rule(&resource.group, &resource.kind);
+                let mut errors = validate::metadata::metadata(&new["metadata"], rule, resource.namespaced);
+                if let Some(old) = old {
+                    errors.extend(validate::metadata::metadata_update(&new["metadata"], &old["metadata"]));
+                }
+                errors.extend(custom.check(new, old, &call.path.subresource));
+                errors
             }
-            (None, Some(_)) => {}
-            (None, None) => errors.extend(validate::create(&resource.group, &resource.kind, new)),
-        }
+            (None, Some(old)) if call.path.subresource.is_empty() => {
+                validate::update(&resource.group, &resource.kind, new, old)
+            }
+            (None, Some(old)) => validate::metadata::metadata_update(&new["metadata"], &old["metadata"]),
+            (None, None) => validate::create(&resource.group, &resource.kind, new),
+        };
         if resource.is("apiextensions.k8s.io", "customresourcedefinitions") && call.path.subresource.is_empty() {
             errors.extend(match old {
-                Some(old) => volley_plan::custom::definition::check_update(new, old),
-                None => volley_plan::custom::definition::check(new),
+                Some(old) => definition::check_update(new, old),
+                None => definition::check(new),
             });
         }
         if errors.is_empty() { Ok(()) } else { Err(call.invalid(name, errors)) }
@@ -455,24 +454,20 @@ impl ApiServer {
             call.warnings.push(format!("{kind} is kept, but nothing acts on it here"));
         }
     }
+}
 
-    fn apply_error(&self, call: &Call, config: &Value, error: managed::ApplyError) -> ApiError {
-        let resource = &call.resource;
-        let (namespace, name) = (&call.path.namespace, text(config, "metadata.name"));
-        match error {
-            managed::ApplyError::Conflicts(conflicts) => managed::conflict_error(&conflicts),
-            managed::ApplyError::Undeclared { path } => ApiError::bare(format!(
-                "failed to create typed patch object ({namespace}/{name}; {}, Kind={}): {path}: field not declared in schema",
-                resource.api_version(),
-                resource.kind
-            )),
-            managed::ApplyError::Invalid(why) => ApiError::bare(format!(
-                "failed to create typed patch object ({namespace}/{name}; {}, Kind={}): {why}",
-                resource.api_version(),
-                resource.kind
-            )),
-        }
-    }
+/// Who a write is recorded under, and which parts of the object its endpoint owns (spec K-SSA-6).
+fn manager<'a>(call: &'a Call, options: &'a WriteOptions, api_version: &'a str) -> Manager<'a> {
+    let resource = &call.resource;
+    let has_status = resource.custom.as_ref().map_or_else(|| resource.has("status"), |custom| custom.has_status);
+    let tracked = match call.path.subresource.as_str() {
+        "status" => Tracked::Status { metadata: strategy::status_metadata(resource) },
+        "binding" => Tracked::Whole,
+        _ if has_status => Tracked::ExceptStatus,
+        _ => Tracked::Whole,
+    };
+    let subresource = [call.path.subresource.as_str(), call.via].into_iter().find(|s| !s.is_empty());
+    Manager { name: &options.manager, api_version, subresource, tracked, now: call.now }
 }
 
 /// Whether the client said which version it changes, so that a race is its own to resolve.
@@ -491,21 +486,12 @@ fn pins_version(change: &Change) -> bool {
 
 fn patch_body(body: &[u8]) -> Result<Value, ApiError> {
     decode::json(body)
-        .map(|(value, _)| value)
+        .map(|decoded| decoded.value)
         .map_err(|text| ApiError::bad_request(format!("error decoding patch: {text}")))
 }
 
-fn patch_error(error: PatchError) -> ApiError {
-    match error {
-        PatchError::Decode(text) => ApiError::bad_request(format!("error decoding patch: {text}")),
-        PatchError::Rejected => ApiError::new(422, "Invalid", "the server rejected our request due to an error in our request"),
-        PatchError::TooLarge(text) => ApiError::new(413, "RequestEntityTooLarge", text),
-        PatchError::Merge(text) => ApiError::bare(text),
-    }
-}
-
 /// What a failed commit means to a client; the store's own words go to the log only.
-pub fn commit_error(error: CommitError) -> ApiError {
+pub fn commit_error(error: CommitError<Meta>) -> ApiError {
     match error {
         CommitError::Full(_) => ApiError::new(
             507,

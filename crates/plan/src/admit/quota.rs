@@ -28,7 +28,7 @@ pub fn charge(quotas: &[Value], object: &Value, usage: &Usage) -> Result<Charges
             continue;
         }
         let used = amounts(&quota["status"]["used"]);
-        let after: Usage = wanted.iter().map(|(name, amount)| (name.clone(), of(&used, name).add(*amount))).collect();
+        let after: Usage = wanted.iter().map(|(name, amount)| (name.clone(), of(&used, name) + *amount)).collect();
         let over: Vec<&String> = after.iter().filter(|(name, amount)| **amount > of(&hard, name)).map(|(n, _)| n).collect();
         if !over.is_empty() {
             let list = |from: &Usage| {
@@ -53,7 +53,7 @@ pub fn refund(quotas: &[Value], object: &Value, usage: &Usage) -> Charges {
     for (position, quota) in quotas.iter().enumerate().filter(|(_, quota)| in_scope(quota, object)) {
         let used = amounts(&quota["status"]["used"]);
         let less = |name: &String, amount: &Quantity| {
-            let left = of(&used, name).sub(*amount);
+            let left = of(&used, name) - *amount;
             if left.is_negative() { Quantity::default() } else { left }
         };
         let after: Usage = usage

@@ -92,12 +92,9 @@ fn time(scalar: Scalar, value: &mut Value, step: &Step) -> Result<(), String> {
         *value = Value::Null;
         return Ok(());
     }
-    let is_stored_so = match scalar {
-        Scalar::MicroTime => text.len() == 27 && text.ends_with('Z'),
-        _ => text.len() == 20 && text.ends_with('Z'),
-    };
-    if !is_stored_so {
-        *value = Value::String(spell_time(scalar, time));
+    let stored = spell_time(scalar, time);
+    if *text != stored {
+        *text = stored;
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::{Decoded, STRICT_MAX, Step};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 use std::cell::RefCell;
 
@@ -23,6 +24,17 @@ pub fn json(bytes: &[u8]) -> Result<Decoded, String> {
 struct Seed<'a> {
     step: &'a Step<'a>,
     strict: &'a RefCell<Vec<String>>,
+}
+
+impl Seed<'_> {
+    fn duplicate(&self, step: &Step) {
+        let mut strict = self.strict.borrow_mut();
+        if strict.len() < STRICT_MAX {
+            let mut path = String::new();
+            step.path(&mut path);
+            strict.push(format!("duplicate field \"{path}\""));
+        }
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for Seed<'_> {
@@ -83,13 +95,16 @@ impl<'de> Visitor<'de> for Seed<'_> {
         let mut object = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
             let step = Step::Key(self.step, &key);
-            if object.contains_key(&key) && self.strict.borrow().len() < STRICT_MAX {
-                let mut path = String::new();
-                step.path(&mut path);
-                self.strict.borrow_mut().push(format!("duplicate field \"{path}\""));
-            }
             let value = entries.next_value_seed(Seed { step: &step, strict: self.strict })?;
-            object.insert(key, value);
+            match object.entry(key) {
+                Entry::Vacant(vacant) => {
+                    vacant.insert(value);
+                }
+                Entry::Occupied(mut occupied) => {
+                    self.duplicate(&Step::Key(self.step, occupied.key()));
+                    occupied.insert(value);
+                }
+            }
         }
         Ok(Value::Object(object))
     }

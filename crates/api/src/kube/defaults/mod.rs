@@ -2,7 +2,14 @@
 //!
 //! Each kind's function stands in the table of its file. Filling in twice changes nothing the second time.
 
+pub mod core;
+pub mod network;
 pub mod pod;
+pub mod policy;
+pub mod prepare;
+pub mod rows;
+pub mod storage;
+pub mod workloads;
 
 use serde_json::{Map, Value};
 
@@ -15,8 +22,9 @@ const TABLES: &[&[Row]] = &[pod::ROWS];
 /// Completes an object of a built-in kind; other kinds stay as they are.
 pub fn fill(group: &str, kind: &str, object: &mut Value) {
     let row = TABLES.iter().flat_map(|table| table.iter()).find(|row| row.0 == group && row.1 == kind);
-    if let Some((_, _, complete)) = row {
-        complete(object);
+    match row {
+        Some((_, _, complete)) => complete(object),
+        None => rows::fill(group, kind, object),
     }
 }
 
@@ -50,3 +58,6 @@ pub fn items<'a>(object: &'a mut Value, key: &str) -> impl Iterator<Item = &'a m
 pub fn inner<'a>(object: &'a mut Value, key: &str) -> Option<&'a mut Value> {
     object.get_mut(key).filter(|value| value.is_object())
 }
+
+#[cfg(test)]
+mod kinds_tests;

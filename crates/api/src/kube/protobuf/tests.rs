@@ -114,6 +114,8 @@ fn special_messages_are_spelt_as_in_json() {
     assert_eq!(review, json!({"spec": {"user": "u", "extra": {"k": ["x", "y"]}}}));
     let revision = decoded("apps", "ControllerRevision", &[nested(2, &[bytes(1, br#"{"a":[1,null]}"#)]), int(3, 2)]);
     assert_eq!(revision, json!({"data": {"a": [1, null]}, "revision": 2}));
+    let class = decoded("scheduling.k8s.io", "PriorityClass", &[int(2, 0), int(3, 0), text(4, "")]);
+    assert_eq!(class, json!({"value": 0}), "what JSON requires is shown even when it is zero");
 }
 
 // Appendix A-1: repeated integers may be packed

@@ -11,14 +11,12 @@ enum Token {
     Word(String),
     /// An operator, a comma or a parenthesis.
     Symbol(&'static str),
-    /// Special characters that make no symbol, with the scanner's complaint.
-    Bad(String),
 }
 
 impl Token {
     fn text(&self) -> &str {
         match self {
-            Token::Word(text) | Token::Bad(text) => text,
+            Token::Word(text) => text,
             Token::Symbol(text) => text,
         }
     }
@@ -65,24 +63,16 @@ fn scan(text: &str) -> Vec<Token> {
     const SYMBOLS: [&str; 9] = ["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
     let mut tokens = Vec::new();
     let mut rest = text.trim_start_matches(is_blank);
-    while let Some(first) = rest.chars().next() {
-        let length = if is_special(first) {
-            match SYMBOLS.iter().find(|symbol| rest.starts_with(**symbol)) {
-                Some(symbol) => {
-                    tokens.push(Token::Symbol(symbol));
-                    symbol.len()
-                }
-                None => {
-                    tokens.push(Token::Bad(format!("error expected: keyword found '{first}'")));
-                    first.len_utf8()
-                }
+    while !rest.is_empty() {
+        let token = match SYMBOLS.iter().find(|symbol| rest.starts_with(**symbol)) {
+            Some(symbol) => Token::Symbol(symbol),
+            None => {
+                let end = rest.find(|c| is_special(c) || is_blank(c)).unwrap_or(rest.len());
+                Token::Word(rest[..end].to_owned())
             }
-        } else {
-            let end = rest.find(|c| is_special(c) || is_blank(c)).unwrap_or(rest.len());
-            tokens.push(Token::Word(rest[..end].to_owned()));
-            end
         };
-        rest = rest[length..].trim_start_matches(is_blank);
+        rest = rest[token.text().len()..].trim_start_matches(is_blank);
+        tokens.push(token);
     }
     tokens
 }
@@ -156,7 +146,14 @@ impl Parser {
                     self.tokens.next();
                 }
                 Some(Token::Symbol("," | ")")) => values.push(String::new()),
-                other => return refuse(other.map_or("", Token::text), ", expected: ',', ')' or identifier"),
+                other => {
+                    let expected = if values.is_empty() {
+                        ", expected: ',', ')' or identifier"
+                    } else {
+                        ", expected: ',', or identifier"
+                    };
+                    return refuse(other.map_or("", Token::text), expected);
+                }
             }
             match self.tokens.next() {
                 Some(Token::Symbol(")")) => return Ok(values),

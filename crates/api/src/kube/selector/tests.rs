@@ -60,6 +60,9 @@ fn selectors_that_cannot_be_read_say_why() {
         ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
         ("a in b", "unable to parse requirement: found 'b' expected: '('"),
         ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
+        ("a in (=", "unable to parse requirement: found '=', expected: ',', ')' or identifier"),
+        ("a in (b,=", "unable to parse requirement: found '=', expected: ',', or identifier"),
+        ("!a=b", "found '=', expected: ',' or 'end of string'"),
         ("a=)", "unable to parse requirement: found ')', expected: identifier"),
         ("!", "unable to parse requirement: found '', expected: identifier"),
         (

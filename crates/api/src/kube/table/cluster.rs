@@ -72,21 +72,10 @@ pub const PRINTERS: &[Printer] = &[
         columns: &[Column::NAME, Column::text("Handler", "Runtime that runs the pods."), Column::AGE],
         cells: runtime_class_cells,
     },
-    Printer {
-        group: "resource.k8s.io",
-        kind: "DeviceClass",
-        columns: &[Column::NAME, Column::AGE],
-        cells: name_and_age,
-    },
-    Printer {
-        group: "resource.k8s.io",
-        kind: "ResourceClaimTemplate",
-        columns: &[Column::NAME, Column::AGE],
-        cells: name_and_age,
-    },
 ];
 
-fn name_and_age(object: &Value, now: Timestamp) -> Vec<Value> {
+/// For kinds of which there is nothing else to say.
+pub fn name_and_age(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![cell::name(object), cell::age(object, now)]
 }
 

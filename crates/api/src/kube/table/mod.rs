@@ -5,6 +5,7 @@
 
 mod cell;
 mod cluster;
+mod device;
 mod event;
 mod network;
 mod pod;
@@ -80,6 +81,7 @@ const FAMILIES: &[&[Printer]] = &[
     cluster::PRINTERS,
     event::PRINTERS,
     storage::PRINTERS,
+    device::PRINTERS,
     policy::PRINTERS,
     rbac::PRINTERS,
 ];

@@ -71,13 +71,38 @@ pub const PRINTERS: &[Printer] = &[
         kind: "VolumeAttachment",
         columns: &[
             Column::NAME,
-            Column::text("Attacher", "Driver that attaches the volume."),
+            Column { format: "name", ..Column::text("Attacher", "Driver that attaches the volume.") },
             Column::text("PV", "Volume that is attached."),
             Column::text("Node", "Node that it is attached to."),
             Column::boolean("Attached", "Whether it is attached now."),
             Column::AGE,
         ],
         cells: attachment_cells,
+    },
+    Printer {
+        group: "storage.k8s.io",
+        kind: "CSIDriver",
+        columns: &[
+            Column::NAME,
+            Column::boolean("AttachRequired", "Whether volumes must be attached first."),
+            Column::boolean("PodInfoOnMount", "Whether the driver is told about the pod."),
+            Column::boolean("StorageCapacity", "Whether the driver reports free space."),
+            Column::text("TokenRequests", "Audiences of the tokens that the driver gets."),
+            Column::boolean("RequiresRepublish", "Whether mounts are refreshed now and then."),
+            Column::text("Modes", "Kinds of volumes that the driver serves."),
+            Column::AGE,
+        ],
+        cells: csi_driver_cells,
+    },
+    Printer {
+        group: "storage.k8s.io",
+        kind: "CSIStorageCapacity",
+        columns: &[
+            Column::NAME,
+            Column::text("StorageClassName", "Class that the space is for."),
+            Column::text("Capacity", "Space that is free."),
+        ],
+        cells: csi_capacity_cells,
     },
 ];
 
@@ -173,4 +198,25 @@ fn attachment_cells(attachment: &Value, now: Timestamp) -> Vec<Value> {
         cell::flag(attachment, "status.attached").into(),
         cell::age(attachment, now),
     ]
+}
+
+fn csi_driver_cells(driver: &Value, now: Timestamp) -> Vec<Value> {
+    let joined = |items: Vec<&str>, other: &str| Value::from(cell::or(&items.join(","), other));
+    let audiences = list(driver, "spec.tokenRequests").iter().map(|request| text(request, "audience")).collect();
+    let modes = list(driver, "spec.volumeLifecycleModes").iter().filter_map(Value::as_str).collect();
+    vec![
+        cell::name(driver),
+        at(driver, "spec.attachRequired").and_then(Value::as_bool).unwrap_or(true).into(),
+        cell::flag(driver, "spec.podInfoOnMount").into(),
+        cell::flag(driver, "spec.storageCapacity").into(),
+        joined(audiences, UNSET),
+        cell::flag(driver, "spec.requiresRepublish").into(),
+        joined(modes, cell::NONE),
+        cell::age(driver, now),
+    ]
+}
+
+fn csi_capacity_cells(capacity: &Value, _now: Timestamp) -> Vec<Value> {
+    let free = at(capacity, "capacity").map_or(UNSET.to_owned(), |free| scalar(Some(free)));
+    vec![cell::name(capacity), text(capacity, "storageClassName").into(), free.into()]
 }

@@ -516,6 +516,24 @@ fn storage_rows() {
 }
 
 #[test]
+fn rows_of_drivers_and_devices() {
+    let driver = json!({"spec": {"podInfoOnMount": true, "volumeLifecycleModes": ["Persistent", "Ephemeral"]}});
+    assert_eq!(
+        row("storage.k8s.io", "CSIDriver", driver),
+        json!(["x", true, true, false, "<unset>", false, "Persistent,Ephemeral", "5m"])
+    );
+    let capacity = json!({"storageClassName": "fast", "capacity": "1Gi"});
+    assert_eq!(row("storage.k8s.io", "CSIStorageCapacity", capacity), json!(["x", "fast", "1Gi"]));
+    let state = |body: Value| row("resource.k8s.io", "ResourceClaim", body)[1].clone();
+    assert_eq!(state(json!({})), "pending");
+    assert_eq!(state(json!({"status": {"allocation": {}, "reservedFor": [{}]}})), "allocated,reserved");
+    assert_eq!(state(json!({"metadata": {"deletionTimestamp": "2025-06-01T12:00:00Z"}})), "deleted");
+    let slice = json!({"spec": {"nodeName": "n", "driver": "d", "pool": {"name": "p"}}});
+    assert_eq!(row("resource.k8s.io", "ResourceSlice", slice), json!(["x", "n", "d", "p", "5m"]));
+    assert_eq!(row("resource.k8s.io", "DeviceClass", json!({})), json!(["x", "5m"]));
+}
+
+#[test]
 fn rows_of_limits_and_bindings() {
     let class = json!({"value": 1000, "globalDefault": true});
     assert_eq!(

@@ -1,0 +1,180 @@
+//! Defaults of services, their endpoints, ingresses and network policies, and what a service still has to be given.
+//!
+//! Addresses and node ports are handed out by the server; `needs_cluster_ip` and `ports_without_node_port` say
+//! where, `set_cluster_ip` writes the one that was chosen.
+
+use super::rows::{Fill, KindRow, fill_row, items_mut, make_map, map_at, nothing_more};
+use crate::kube::{at, text};
+use serde_json::{Value, json};
+
+pub const ROWS: &[KindRow] = &[
+    KindRow {
+        group: "",
+        kind: "Service",
+        rows: &[
+            ("spec.sessionAffinity", Fill::Text("None")),
+            ("spec.type", Fill::Text("ClusterIP")),
+            ("spec.ports[].protocol", Fill::Text("TCP")),
+            ("status.loadBalancer", Fill::Map),
+        ],
+        more: fill_service,
+    },
+    KindRow {
+        group: "",
+        kind: "Endpoints",
+        rows: &[("subsets[].ports[].protocol", Fill::Text("TCP"))],
+        more: nothing_more,
+    },
+    KindRow {
+        group: "discovery.k8s.io",
+        kind: "EndpointSlice",
+        rows: &[
+            ("endpoints", Fill::Null),
+            ("ports", Fill::Null),
+            ("endpoints[].conditions", Fill::Map),
+            ("ports[].name", Fill::Text("")),
+            ("ports[].protocol", Fill::Text("TCP")),
+        ],
+        more: nothing_more,
+    },
+    KindRow {
+        group: "networking.k8s.io",
+        kind: "Ingress",
+        rows: &[("spec", Fill::Map), ("status.loadBalancer", Fill::Map)],
+        more: nothing_more,
+    },
+    KindRow {
+        group: "networking.k8s.io",
+        kind: "IngressClass",
+        rows: &[("spec", Fill::Map), ("spec.parameters?.scope", Fill::Text("Cluster"))],
+        more: nothing_more,
+    },
+    KindRow {
+        group: "networking.k8s.io",
+        kind: "NetworkPolicy",
+        rows: &[
+            ("spec.podSelector", Fill::Map),
+            ("spec.ingress[].ports[].protocol", Fill::Text("TCP")),
+            ("spec.egress[].ports[].protocol", Fill::Text("TCP")),
+        ],
+        more: fill_network_policy,
+    },
+];
+
+/// How long a client stays with one backend under `ClientIP` affinity, by default.
+const AFFINITY_SECONDS: i64 = 10_800;
+
+fn fill_service(service: &mut Value) {
+    match text(service, "spec.sessionAffinity") {
+        "None" => {
+            if let Some(spec) = map_at(service, "spec") {
+                spec.remove("sessionAffinityConfig");
+            }
+        }
+        "ClientIP" => {
+            let seconds = "spec.sessionAffinityConfig.clientIP.timeoutSeconds";
+            fill_row(service, seconds, Fill::Number(AFFINITY_SECONDS));
+        }
+        _ => {}
+    }
+    for port in items_mut(service, "spec.ports") {
+        let unset =
+            matches!(&port["targetPort"], Value::Null) || port["targetPort"] == json!(0) || port["targetPort"] == "";
+        if unset && !port["port"].is_null() {
+            port["targetPort"] = port["port"].clone();
+        }
+    }
+    if is_externally_accessible(service) {
+        fill_row(service, "spec.externalTrafficPolicy", Fill::Text("Cluster"));
+    }
+    if matches!(text(service, "spec.type"), "ClusterIP" | "NodePort" | "LoadBalancer") {
+        fill_row(service, "spec.internalTrafficPolicy", Fill::Text("Cluster"));
+    }
+    if text(service, "spec.type") == "LoadBalancer" {
+        fill_row(service, "spec.allocateLoadBalancerNodePorts", Fill::Flag(true));
+    }
+    let cluster_ip = text(service, "spec.clusterIP").to_owned();
+    let has_list = at(service, "spec.clusterIPs").and_then(Value::as_array).is_some_and(|ips| !ips.is_empty());
+    if !cluster_ip.is_empty() && !has_list {
+        set_cluster_ip(service, &cluster_ip);
+    }
+}
+
+/// Services that traffic from outside can reach.
+pub fn is_externally_accessible(service: &Value) -> bool {
+    let has_external_ips = at(service, "spec.externalIPs").and_then(Value::as_array).is_some_and(|ips| !ips.is_empty());
+    match text(service, "spec.type") {
+        "LoadBalancer" | "NodePort" => true,
+        "ClusterIP" => has_external_ips,
+        _ => false,
+    }
+}
+
+pub fn is_headless(service: &Value) -> bool {
+    text(service, "spec.clusterIP") == "None"
+}
+
+/// Services of this type have a cluster address, and this one has none yet.
+pub fn needs_cluster_ip(service: &Value) -> bool {
+    text(service, "spec.type") != "ExternalName" && text(service, "spec.clusterIP").is_empty()
+}
+
+/// Services of this type are reached through a port of the node.
+pub fn uses_node_ports(service: &Value) -> bool {
+    matches!(text(service, "spec.type"), "NodePort" | "LoadBalancer")
+}
+
+/// The places in `spec.ports` that still have to be given a node port.
+pub fn ports_without_node_port(service: &Value) -> Vec<usize> {
+    let declined = at(service, "spec.allocateLoadBalancerNodePorts") == Some(&Value::Bool(false));
+    if !uses_node_ports(service) || (text(service, "spec.type") == "LoadBalancer" && declined) {
+        return Vec::new();
+    }
+    let ports = at(service, "spec.ports").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let missing = |port: &Value| port.get("nodePort").and_then(Value::as_i64).unwrap_or(0) == 0;
+    ports.iter().enumerate().filter(|(_, port)| missing(port)).map(|(index, _)| index).collect()
+}
+
+/// A `Local` load balancer wants one more node port, for its health check.
+pub fn needs_health_check_port(service: &Value) -> bool {
+    text(service, "spec.type") == "LoadBalancer" && text(service, "spec.externalTrafficPolicy") == "Local"
+}
+
+/// Writes a service's one address, or `None` for a headless service.
+pub fn set_cluster_ip(service: &mut Value, address: &str) {
+    if let Some(spec) = make_map(service, "spec") {
+        spec.insert("clusterIP".to_owned(), address.into());
+        spec.insert("clusterIPs".to_owned(), json!([address]));
+    }
+}
+
+/// Fills in the address families of a single-stack IPv4 cluster; the server calls it once the address is known.
+///
+/// A headless service without a selector is dual-stack everywhere: its endpoints are not ours to choose.
+pub fn fill_ip_families(service: &mut Value) {
+    if text(service, "spec.type") == "ExternalName" {
+        return;
+    }
+    let has_selector = at(service, "spec.selector").and_then(Value::as_object).is_some_and(|map| !map.is_empty());
+    let both = is_headless(service) && !has_selector;
+    let (policy, families) =
+        if both { ("RequireDualStack", json!(["IPv4", "IPv6"])) } else { ("SingleStack", json!(["IPv4"])) };
+    fill_row(service, "spec.ipFamilyPolicy", Fill::Text(policy));
+    if let Some(spec) = make_map(service, "spec") {
+        let unset = spec.get("ipFamilies").and_then(Value::as_array).is_none_or(Vec::is_empty);
+        if unset {
+            spec.insert("ipFamilies".to_owned(), families);
+        }
+    }
+}
+
+fn fill_network_policy(policy: &mut Value) {
+    let is_filled = |path: &str| at(policy, path).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+    if is_filled("spec.policyTypes") {
+        return;
+    }
+    let types = if is_filled("spec.egress") { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) };
+    if let Some(spec) = make_map(policy, "spec") {
+        spec.insert("policyTypes".to_owned(), types);
+    }
+}

@@ -1,0 +1,95 @@
+//! IP addresses and networks in text, judged as leniently as the reference judges them.
+
+use crate::kube::field::FieldError;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Reads an address; leading zeros in IPv4 are tolerated, as old objects have them.
+pub fn parse(text: &str) -> Option<IpAddr> {
+    if let Ok(address) = text.parse() {
+        return Some(address);
+    }
+    let octets: Vec<u8> = text.split('.').map(|octet| decimal(octet)?.try_into().ok()).collect::<Option<_>>()?;
+    let octets: [u8; 4] = octets.try_into().ok()?;
+    Some(Ipv4Addr::from(octets).into())
+}
+
+/// Digits only: no sign, no blank.
+fn decimal(text: &str) -> Option<u32> {
+    let digits = !text.is_empty() && text.len() <= 9 && text.bytes().all(|b| b.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten()
+}
+
+/// Reads `address/bits`.
+pub fn parse_network(text: &str) -> Option<(IpAddr, u32)> {
+    let (address, bits) = text.split_once('/')?;
+    let address = parse(address)?;
+    let bits_max = if address.is_ipv4() { 32 } else { 128 };
+    decimal(bits).filter(|bits| *bits <= bits_max).map(|bits| (address, bits))
+}
+
+pub fn check_ip(text: &str, path: &str) -> Option<FieldError> {
+    let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+    parse(text).is_none().then(|| FieldError::invalid(path, text, detail))
+}
+
+pub fn check_network(text: &str, path: &str) -> Option<FieldError> {
+    let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+    parse_network(text).is_none().then(|| FieldError::invalid(path, text, detail))
+}
+
+/// Addresses that traffic cannot be sent to from another machine.
+pub fn check_endpoint_ip(text: &str, path: &str) -> Vec<FieldError> {
+    let Some(address) = parse(text) else {
+        return vec![FieldError::invalid(path, text, "must be a valid IP address")];
+    };
+    let (link_local, local_multicast) = match address {
+        IpAddr::V4(v4) => (v4.is_link_local(), v4.octets()[..3] == [224, 0, 0]),
+        IpAddr::V6(v6) => (v6.is_unicast_link_local(), v6.segments()[0] & 0xff0f == 0xff02),
+    };
+    let unspecified = format!("may not be unspecified ({text})");
+    let complaints = [
+        (address.is_unspecified(), unspecified.as_str()),
+        (address.is_loopback(), "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
+        (link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
+        (local_multicast, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
+    ];
+    complaints.iter().filter(|(is_so, _)| *is_so).map(|(_, detail)| FieldError::invalid(path, text, detail)).collect()
+}
+
+/// Whether `inner` lies within `outer` and is smaller.
+pub fn is_strict_subset(inner: (IpAddr, u32), outer: (IpAddr, u32)) -> bool {
+    fn masked(address: IpAddr, bits: u32) -> (bool, u128) {
+        let (width, number) = match address {
+            IpAddr::V4(v4) => (32, u128::from(v4.to_bits())),
+            IpAddr::V6(v6) => (128, v6.to_bits()),
+        };
+        (width == 32, number.checked_shr(width - bits).unwrap_or(0))
+    }
+    inner.1 > outer.1 && masked(inner.0, outer.1) == masked(outer.0, outer.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_leniently() {
+        for good in ["10.0.0.1", "010.0.0.1", "::1", "2001:db8::ffff"] {
+            assert!(parse(good).is_some(), "{good}");
+        }
+        for bad in ["", "10.0.0", "10.0.0.256", "a.b.c.d", "10.0.0.+1", "1.2.3.4.5"] {
+            assert!(parse(bad).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn networks_contain_smaller_ones() {
+        let network = |text| parse_network(text).expect("a network");
+        assert!(is_strict_subset(network("10.1.0.0/16"), network("10.0.0.0/8")));
+        assert!(is_strict_subset(network("10.1.0.0/16"), network("0.0.0.0/0")));
+        assert!(!is_strict_subset(network("10.0.0.0/8"), network("10.0.0.0/8")));
+        assert!(!is_strict_subset(network("11.0.0.0/16"), network("10.0.0.0/8")));
+        assert!(!is_strict_subset(network("::/16"), network("0.0.0.0/0")));
+        assert!(parse_network("10.0.0.0/33").is_none() && parse_network("10.0.0.0").is_none());
+    }
+}
