@@ -128,7 +128,11 @@ fn reach<T>(path: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> io::Result
 }
 
 /// Answers until the process ends. Who asks for a stop is handed on by `stops`, to be told of the end.
-pub async fn serve(listener: UnixListener, running: watch::Receiver<Option<Arc<Running>>>, stops: mpsc::Sender<UnixStream>) {
+pub async fn serve(
+    listener: UnixListener,
+    running: watch::Receiver<Option<Arc<Running>>>,
+    stops: mpsc::Sender<UnixStream>,
+) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {

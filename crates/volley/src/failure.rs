@@ -66,8 +66,7 @@ impl Report {
 
 /// Prints the failure; the exit code is 1, or 0 when only the reader of our output went away.
 pub fn tell(error: anyhow::Error) -> ExitCode {
-    let reader_left =
-        error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe);
+    let reader_left = error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe);
     if reader_left {
         return ExitCode::SUCCESS;
     }

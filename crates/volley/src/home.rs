@@ -36,7 +36,10 @@ impl Home {
     pub fn create(&self) -> Result<()> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
         made.with_context(|| {
-            format!("failed to make the folder `{}`\nhint: choose another with --home or VOLLEY_HOME", self.folder.display())
+            format!(
+                "failed to make the folder `{}`\nhint: choose another with --home or VOLLEY_HOME",
+                self.folder.display()
+            )
         })
     }
 

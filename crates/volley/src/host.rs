@@ -41,7 +41,7 @@ pub struct Listen {
 }
 
 /// What the one who starts the process is told when it is ready.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Ready {
     pub status: Status,
     /// Something that went otherwise than by default.
@@ -190,7 +190,7 @@ impl Running {
     fn new(home: &Home, cluster: &Cluster) -> Running {
         Running {
             home: home.clone(),
-            started: Timestamp::now(),
+            started: Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default(),
             address: cluster.address(),
             cluster: cluster.server().clone(),
             client: cluster.client("status"),

@@ -87,14 +87,10 @@ impl Up {
 
     fn serve_in_background(&self, global: &Global, home: &Home) -> Result<ExitCode> {
         let hand_over = |handoff: &Handoff| output::print(&(serde_json::to_string(handoff)? + "\n"));
-        let told = |ready: &Ready| {
-            let Ready { status, note } = ready;
-            hand_over(&Handoff::Ready(Ready { status: status.clone(), note: note.clone() }))
-        };
         let mut is_ready = false;
         let result = host::run(global, home, &self.listen, Hangup::IsIgnored, |ready| {
             is_ready = true;
-            told(ready)
+            hand_over(&Handoff::Ready(ready.clone()))
         });
         match result {
             Ok(()) => Ok(ExitCode::SUCCESS),

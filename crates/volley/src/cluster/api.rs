@@ -126,10 +126,9 @@ impl Kind {
 
 impl Lists {
     fn all(&self) -> impl Iterator<Item = (&'static str, &Kind)> {
-        let named = |word, kinds: &'_ [Kind]| kinds.iter().map(move |kind| (word, kind)).collect::<Vec<_>>();
-        [named("Runs", &self.runs), named("Stored", &self.stored), named("Not served", &self.not_served)]
+        [("Runs", &self.runs), ("Stored", &self.stored), ("Not served", &self.not_served)]
             .into_iter()
-            .flatten()
+            .flat_map(|(word, kinds)| kinds.iter().map(move |kind| (word, kind)))
     }
 }
 

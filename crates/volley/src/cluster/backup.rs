@@ -66,7 +66,10 @@ impl Backup {
 fn backup_at_rest(home: &Home, file: &Path) -> Result<Saved> {
     let folder = home.store();
     if !Store::<()>::log_path(&folder).exists() {
-        bail!("there is no cluster in `{}`\nhint: `volley up` makes one; --home names another folder", home.folder().display());
+        bail!(
+            "there is no cluster in `{}`\nhint: `volley up` makes one; --home names another folder",
+            home.folder().display()
+        );
     }
     let store = Store::open(&folder, store::Options::default(), |_, _, _| ()).context("failed to open the store")?;
     let verified = store.backup(file).context("failed to write the backup")?;
