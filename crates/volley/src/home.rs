@@ -88,12 +88,26 @@ impl Home {
         all[all.len().saturating_sub(lines)..].join("\n")
     }
 
+    /// Waits for the turn of this process to start another in this home, which lasts until the file is dropped.
+    ///
+    /// Of two `volley up` at the same time, the second finds what the first has started.
+    pub fn turn(&self) -> Result<File> {
+        self.create()?;
+        let lock = self.open_lock("volley.turn")?;
+        lock.lock().with_context(|| format!("failed to wait for another start in `{}`", self.folder.display()))?;
+        Ok(lock)
+    }
+
+    fn open_lock(&self, name: &str) -> Result<File> {
+        let path = self.folder.join(name);
+        let opened = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
+        opened.with_context(|| format!("failed to open `{}`", path.display()))
+    }
+
     /// Makes this process the one that runs in this home.
     pub fn claim(&self) -> Result<Claim> {
         self.create()?;
-        let path = self.folder.join("volley.lock");
-        let opened = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
-        let lock = opened.with_context(|| format!("failed to open `{}`", path.display()))?;
+        let lock = self.open_lock("volley.lock")?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => bail!(
@@ -102,7 +116,7 @@ impl Home {
                 self.folder.display()
             ),
             Err(TryLockError::Error(source)) => {
-                return Err(source).with_context(|| format!("failed to lock `{}`", path.display()));
+                return Err(source).with_context(|| format!("failed to lock `{}`", self.folder.display()));
             }
         }
         write_private(&self.pid(), &format!("{}\n", std::process::id()))?;

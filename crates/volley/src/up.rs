@@ -73,12 +73,13 @@ impl Up {
             host::run(global, home, &self.listen, Hangup::Stops, |ready| announce(ready, self.output))?;
             return Ok(ExitCode::SUCCESS);
         }
+        let began = Instant::now();
+        let _turn = home.turn()?;
         if let Some(status) = status::of(home)? {
             eprintln!("volley is already running in `{}`", home.folder().display());
             show(&status, self.output)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let began = Instant::now();
         let ready = self.start(global, home)?;
         announce(&ready, self.output)?;
         eprintln!("ready after {:.2} s", began.elapsed().as_secs_f64());
@@ -104,7 +105,6 @@ impl Up {
     }
 
     fn start(&self, global: &Global, home: &Home) -> Result<Ready> {
-        home.create()?;
         let mut child = self.spawn(global, home)?;
         let stdout = child.stdout.take().context("the pipe to the background process was not made")?;
         let mut line = String::new();
