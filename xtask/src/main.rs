@@ -1,8 +1,10 @@
 //! Chores of the repository: `cargo run -p xtask -- <chore>`.
 
 mod gen_types;
+mod tidy;
 
 use anyhow::{Result, bail};
+use std::path::{Path, PathBuf};
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -10,6 +12,12 @@ fn main() -> Result<()> {
     match words.as_slice() {
         ["gen", "types"] => gen_types::write(),
         ["gen", "types", "--check"] => gen_types::check(),
-        _ => bail!("usage: xtask gen types [--check]"),
+        ["tidy"] => tidy::check(),
+        _ => bail!("usage: xtask gen types [--check] | xtask tidy"),
     }
+}
+
+/// The folder of the whole repository.
+fn workspace_root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
 }
