@@ -66,7 +66,8 @@ fn names_groups_and_versions_are_checked() {
     assert_eq!(
         check_with("/spec/versions/0/storage", json!(false)),
         [
-            r#"spec.versions: Invalid value: [{"AdditionalPrinterColumns":null,"Deprecated":false,"DeprecationWarning":null,"Name":"v1","Schema":null,"SelectableFields":null,"Served":true,"Storage":false,"Subresources":null}]: must have exactly one version marked as storage version"#
+            r#"spec.versions: Invalid value: [{"AdditionalPrinterColumns":null,"Deprecated":false,"DeprecationWarning":null,"Name":"v1","Schema":null,"SelectableFields":null,"Served":true,"Storage":false,"Subresources":null}]: must have exactly one version marked as storage version"#,
+            "status.storedVersions: Invalid value: null: must have at least one stored version",
         ]
     );
     assert_eq!(

@@ -23,6 +23,7 @@ mod rules;
 mod selectable;
 mod structural;
 mod validate;
+mod version;
 
 #[cfg(test)]
 mod definition_tests;
