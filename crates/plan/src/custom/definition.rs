@@ -6,7 +6,7 @@ use super::schema::{Schema, is_true};
 use super::{structural, version};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use volley_api::kube::field::FieldError;
 use volley_api::kube::{at, names, text, time};
 
@@ -273,24 +273,40 @@ fn all_warnings(crd: &Value) -> Vec<String> {
     warnings
 }
 
-/// Names that other resources of the group already have.
+/// Names that resources already have. Each group has its own: two groups may use the same names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TakenNames {
+    groups: BTreeMap<String, GroupNames>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct GroupNames {
     /// Plurals, singulars and short names.
-    pub resources: BTreeSet<String>,
+    resources: BTreeSet<String>,
     /// Kinds and list kinds.
-    pub kinds: BTreeSet<String>,
+    kinds: BTreeSet<String>,
 }
 
 impl TakenNames {
-    /// Adds what another CRD of the group was given.
-    pub fn add(&mut self, other: &Value) {
-        let Some(names) = at(other, "status.acceptedNames") else { return };
-        let plain = ["plural", "singular"].map(|field| text(names, field));
+    /// Adds what a CRD was given. A CRD may be asked about after it was added: its own names are no conflict.
+    pub fn add(&mut self, crd: &Value) {
+        let Some(names) = at(crd, "status.acceptedNames") else { return };
         let short = list(names.get("shortNames")).iter().filter_map(Value::as_str);
-        self.resources.extend(plain.into_iter().chain(short).filter(|name| !name.is_empty()).map(str::to_owned));
+        let resources = ["plural", "singular"].map(|field| text(names, field)).into_iter().chain(short);
         let kinds = ["kind", "listKind"].map(|field| text(names, field));
-        self.kinds.extend(kinds.into_iter().filter(|kind| !kind.is_empty()).map(str::to_owned));
+        self.reserve(text(crd, "spec.group"), resources, kinds);
+    }
+
+    /// Adds names of a group that is not made of CRDs alone.
+    pub fn reserve<'a>(
+        &mut self,
+        group: &str,
+        resources: impl IntoIterator<Item = &'a str>,
+        kinds: impl IntoIterator<Item = &'a str>,
+    ) {
+        let taken = self.groups.entry(group.to_owned()).or_default();
+        taken.resources.extend(resources.into_iter().filter(|name| !name.is_empty()).map(str::to_owned));
+        taken.kinds.extend(kinds.into_iter().filter(|kind| !kind.is_empty()).map(str::to_owned));
     }
 }
 
@@ -350,6 +366,8 @@ fn put_condition(conditions: &mut Vec<Value>, [kind, status, reason, message]: [
 fn accepted_names(crd: &Value, taken: &TakenNames) -> (Value, Option<(&'static str, String)>) {
     let empty = Value::Null;
     let (wanted, had) = (at(crd, "spec.names").unwrap_or(&empty), at(crd, "status.acceptedNames").unwrap_or(&empty));
+    let free = GroupNames::default();
+    let taken = taken.groups.get(text(crd, "spec.group")).unwrap_or(&free);
     let mut names = had.as_object().cloned().unwrap_or_default();
     let mut conflict = None;
     let in_use = |name: &str| format!("{} is already in use", Value::from(name));
@@ -382,7 +400,7 @@ fn accepted_names(crd: &Value, taken: &TakenNames) -> (Value, Option<(&'static s
 fn accept_short_names(
     wanted: &Value,
     had: &Value,
-    taken: &TakenNames,
+    taken: &GroupNames,
     names: &mut Map<String, Value>,
     conflict: &mut Option<(&'static str, String)>,
 ) {

@@ -14,6 +14,7 @@ mod defaulting;
 mod embedded;
 mod expression;
 mod format;
+mod keywords;
 mod lists;
 mod number;
 mod pattern;
