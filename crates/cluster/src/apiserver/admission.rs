@@ -9,6 +9,7 @@ use volley_api::kube::status::ApiError;
 use volley_api::kube::{defaults, text};
 use volley_plan::admit::{self, limits, quota};
 use volley_plan::control::quota::usage;
+use volley_plan::custom::definition;
 
 impl ApiServer {
     /// Objects of a bucket below a prefix, parsed; for the few that admission looks at.
@@ -52,6 +53,9 @@ impl ApiServer {
             ("", "Service") => self.assign_addresses(call, object, None)?,
             ("rbac.authorization.k8s.io", _) => self.check_escalation(call, object)?,
             _ => {}
+        }
+        if &*resource.kind == "CustomResourceDefinition" {
+            call.warnings.extend(definition::warnings(object, None));
         }
         call.warnings.extend(volley_api::kube::warnings::of(&resource.group, &resource.kind, object));
         Ok(())
