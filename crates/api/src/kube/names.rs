@@ -8,6 +8,9 @@ const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 const UNDERSCORE_SUBDOMAIN: &str = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*";
 const KEY: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 
+/// A check of this file: what is wrong with a text.
+pub type Check = fn(&str) -> Vec<String>;
+
 pub const LABEL_MAX: usize = 63;
 pub const SUBDOMAIN_MAX: usize = 253;
 
@@ -269,7 +272,7 @@ mod tests {
 
     #[test]
     fn good_names_have_no_complaints() {
-        let checks: [(fn(&str) -> Vec<String>, &[&str]); 11] = [
+        let checks: [(Check, &[&str]); 11] = [
             (dns_label, &["a", "1", "a-b", "123-abc"]),
             (dns_subdomain, &["a", "a.b", "a-1.b-2.c"]),
             (dns_subdomain_with_underscore, &["_tcp.a", "a_b.c"]),

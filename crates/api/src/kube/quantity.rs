@@ -7,6 +7,7 @@
 use serde_json::Value;
 use std::cmp::Ordering;
 use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
 
 const NANO: i128 = 1_000_000_000;
 /// Binary quantities stop here, as upstream's do.
@@ -218,17 +219,34 @@ impl Quantity {
         (self.nano % MILLI != 0)
             .then(|| Quantity { nano: divide_up(self.nano, MILLI).saturating_mul(MILLI), format: self.format })
     }
+}
 
-    /// The spelling family is that of the first operand that is not zero.
-    #[must_use]
-    pub fn add(self, other: Quantity) -> Quantity {
-        let format = if self.is_zero() { other.format } else { self.format };
-        Quantity { nano: self.nano.saturating_add(other.nano), format }
+impl Quantity {
+    /// Sums are written like the first operand that is not zero.
+    fn format_with(self, other: Quantity) -> Format {
+        if self.is_zero() { other.format } else { self.format }
     }
+}
 
-    #[must_use]
-    pub fn sub(self, other: Quantity) -> Quantity {
-        self.add(Quantity { nano: other.nano.saturating_neg(), format: other.format })
+impl Add for Quantity {
+    type Output = Quantity;
+
+    fn add(self, other: Quantity) -> Quantity {
+        Quantity { nano: self.nano.saturating_add(other.nano), format: self.format_with(other) }
+    }
+}
+
+impl AddAssign for Quantity {
+    fn add_assign(&mut self, other: Quantity) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Quantity {
+    type Output = Quantity;
+
+    fn sub(self, other: Quantity) -> Quantity {
+        Quantity { nano: self.nano.saturating_sub(other.nano), format: self.format_with(other) }
     }
 }
 
@@ -353,6 +371,15 @@ mod tests {
             ("1.2345", "1234500u"),
             ("1.234", "1.234"),
             ("+1", "+1"),
+            (".001Ki", "1024m"),
+            (".000000000001Ki", "2n"),
+            ("1080000000n", "1080m"),
+            ("1025024Mi", "1001Gi"),
+            (".001e12", "1e9"),
+            ("1000e-12", "1e-9"),
+            ("3.001n", "4n"),
+            ("1.G", "1.G"),
+            ("0.001T", "1G"),
         ];
         for (text, expected) in cases {
             assert_eq!(canonical(text).as_deref(), Ok(expected), "{text}");
@@ -384,9 +411,9 @@ mod tests {
         let parse = |text| Quantity::parse(text).expect("a valid quantity");
         assert_eq!(parse("1024Mi"), parse("1Gi"));
         assert!(parse("1G") < parse("1Gi"));
-        assert_eq!(parse("100m").add(parse("900m")).to_string(), "1");
-        assert_eq!(Quantity::ZERO.add(parse("2048Ki")).to_string(), "2Mi");
-        assert_eq!(parse("1Gi").sub(parse("1Mi")).to_string(), "1023Mi");
+        assert_eq!((parse("100m") + parse("900m")).to_string(), "1");
+        assert_eq!((Quantity::ZERO + parse("2048Ki")).to_string(), "2Mi");
+        assert_eq!((parse("1Gi") - parse("1Mi")).to_string(), "1023Mi");
         assert_eq!((parse("1.5").value(), parse("1.5").milli_value(), parse("1u").milli_value()), (2, 1500, 1));
         assert_eq!(parse("1e100").value(), i64::MAX);
     }
@@ -395,7 +422,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn writing_again_changes_nothing(number in -1_000_000i64..1_000_000, places in 0usize..4,
+        fn writing_again_keeps_the_amount_and_settles(number in -1_000_000i64..1_000_000, places in 0usize..4,
                                          suffix in prop::sample::select(vec!["", "m", "u", "k", "M", "Ki", "Mi", "Gi", "e3", "E-2"])) {
             let text = match places {
                 0 => format!("{number}{suffix}"),
@@ -403,7 +430,8 @@ mod tests {
             };
             let once = canonical(&text).expect("a valid quantity");
             let twice = canonical(&once).expect("canonical text is valid");
-            prop_assert_eq!(&once, &twice);
+            // A binary amount may come out without a suffix and is decimal from then on, as in the reference.
+            prop_assert_eq!(canonical(&twice), Ok(twice.clone()));
             let quantity = Quantity::parse(&text).expect("a valid quantity");
             prop_assert_eq!(quantity, Quantity::parse(&once).expect("canonical text is valid"));
             prop_assert_eq!(quantity, Quantity::parse(&quantity.to_string()).expect("written text is valid"));
@@ -412,9 +440,9 @@ mod tests {
         #[test]
         fn adding_and_taking_away_leaves_the_amount(a in any::<i64>(), b in any::<i64>()) {
             let (a, b) = (Quantity::milli(a), Quantity::milli(b));
-            prop_assert_eq!(a.add(b).sub(b), a);
-            prop_assert_eq!(a.add(b), b.add(a));
-            prop_assert_eq!(a.add(b) > a, b > Quantity::ZERO);
+            prop_assert_eq!(a + b - b, a);
+            prop_assert_eq!(a + b, b + a);
+            prop_assert_eq!(a + b > a, b > Quantity::ZERO);
         }
 
         #[test]

@@ -15,7 +15,7 @@ pub const ROWS: &[Row] = &[
         section(pod, "status");
     }),
     ("", "PodTemplate", |object| {
-        if let Some(template) = inner(object, "template") {
+        if let Some(template) = section(object, "template") {
             pod_template(template);
         }
     }),
@@ -50,11 +50,18 @@ pub fn pod_spec(spec: &mut Value, is_template: bool) {
         round_up(resources, "limits");
         round_up(resources, "requests");
     }
-    // A service account has two names in the spec for ever; either fills the other.
-    for (from, to) in [("serviceAccountName", "serviceAccount"), ("serviceAccount", "serviceAccountName")] {
-        if let Some(name) = spec.get(from).filter(|name| **name != "").cloned() {
-            set_zero(spec, to, name);
-        }
+    service_account(spec);
+}
+
+/// A service account has two names in the spec for ever; the newer one wins, the older one fills a gap.
+fn service_account(spec: &mut Value) {
+    let name = |key: &str| spec.get(key).and_then(Value::as_str).filter(|name| !name.is_empty());
+    let Some(account) = name("serviceAccountName").or_else(|| name("serviceAccount")).map(str::to_owned) else {
+        return;
+    };
+    if let Some(map) = spec.as_object_mut() {
+        map.insert("serviceAccountName".to_owned(), account.as_str().into());
+        map.insert("serviceAccount".to_owned(), account.into());
     }
 }
 
@@ -77,7 +84,9 @@ fn pod_only(spec: &mut Value) {
 
 /// Each resource that is limited but not requested is requested in full.
 fn requests_from_limits(resources: &mut Value) {
-    let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };
+    let Some(limits) = resources.get("limits").and_then(Value::as_object).filter(|map| !map.is_empty()).cloned() else {
+        return;
+    };
     if let Some(requests) = section(resources, "requests") {
         for (name, value) in limits {
             set(requests, &name, value);
@@ -114,19 +123,17 @@ pub fn container_totals(spec: &Value, key: &str) -> BTreeMap<String, Quantity> {
     let containers = |list: &str| spec[list].as_array().cloned().unwrap_or_default();
     let mut running: BTreeMap<String, Quantity> = BTreeMap::new();
     for (name, amount) in containers("containers").iter().flat_map(amounts) {
-        let total = running.entry(name).or_default();
-        *total = total.add(amount);
+        *running.entry(name).or_default() += amount;
     }
     let mut sidecars: BTreeMap<String, Quantity> = BTreeMap::new();
     let mut largest: BTreeMap<String, Quantity> = BTreeMap::new();
     for container in containers("initContainers") {
         for (name, amount) in amounts(&container) {
             let beside = sidecars.entry(name.clone()).or_default();
-            let step = beside.add(amount);
+            let step = *beside + amount;
             if container["restartPolicy"] == "Always" {
                 *beside = step;
-                let total = running.entry(name.clone()).or_default();
-                *total = total.add(amount);
+                *running.entry(name.clone()).or_default() += amount;
             }
             let most = largest.entry(name).or_default();
             *most = (*most).max(step);
@@ -380,7 +387,7 @@ fn service_class(spec: &Value) -> &'static str {
         let text = unit[key][name].as_str().unwrap_or("0");
         Quantity::parse(text).unwrap_or_default().max(Quantity::ZERO)
     };
-    let total = |key: &str, name: &str| units.iter().fold(Quantity::ZERO, |sum, unit| sum.add(amount(unit, key, name)));
+    let total = |key: &str, name: &str| units.iter().fold(Quantity::ZERO, |sum, unit| sum + amount(unit, key, name));
     let names = ["cpu", "memory"];
     if names.iter().all(|name| total("requests", name).is_zero() && total("limits", name).is_zero()) {
         return "BestEffort";
@@ -388,4 +395,132 @@ fn service_class(spec: &Value) -> &'static str {
     let is_limited = |unit: &&Value| names.iter().all(|name| !amount(unit, "limits", name).is_zero());
     let is_equal = names.iter().all(|name| total("requests", name) == total("limits", name));
     if is_equal && units.iter().all(is_limited) { "Guaranteed" } else { "Burstable" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube::defaults::fill;
+
+    fn filled(spec: Value) -> Value {
+        let mut pod = json!({"metadata": {"name": "p"}, "spec": spec});
+        fill("", "Pod", &mut pod);
+        pod["spec"].take()
+    }
+
+    #[test]
+    fn a_pod_is_completed_as_the_reference_does_it() {
+        assert_eq!(
+            filled(json!({"containers": [{"name": "c", "image": "busybox"}]})),
+            json!({
+                "containers": [{
+                    "name": "c", "image": "busybox", "imagePullPolicy": "Always", "resources": {},
+                    "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
+                }],
+                "dnsPolicy": "ClusterFirst", "enableServiceLinks": true, "restartPolicy": "Always",
+                "schedulerName": "default-scheduler", "securityContext": {}, "terminationGracePeriodSeconds": 30,
+            })
+        );
+    }
+
+    #[test]
+    fn filling_in_twice_changes_nothing() {
+        let spec = filled(json!({
+            "hostNetwork": true, "serviceAccount": "s", "overhead": {"cpu": "1n"},
+            "containers": [{"name": "c", "ports": [{"containerPort": 5}], "resources": {"limits": {"cpu": "1"}, "requests": {}}}],
+            "volumes": [{"name": "a"}, {"name": "b", "secret": {}}, {"name": "c", "projected": {"sources": [{"serviceAccountToken": {}}]}}],
+        }));
+        assert_eq!(filled(spec.clone()), spec);
+        assert_eq!(spec["overhead"]["cpu"], "1m");
+        assert_eq!(spec["serviceAccountName"], "s");
+        assert_eq!(spec["containers"][0]["ports"][0], json!({"containerPort": 5, "hostPort": 5, "protocol": "TCP"}));
+        assert_eq!(spec["containers"][0]["resources"]["requests"], json!({"cpu": "1"}));
+        assert_eq!(spec["volumes"][0]["emptyDir"], json!({}));
+        assert_eq!(spec["volumes"][1]["secret"]["defaultMode"], 420);
+        assert_eq!(spec["volumes"][2]["projected"]["sources"][0]["serviceAccountToken"]["expirationSeconds"], 3600);
+    }
+
+    #[test]
+    fn templates_get_less_than_pods() {
+        let mut template = json!({"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}]}});
+        pod_template(&mut template);
+        assert_eq!(template["metadata"], json!({}));
+        assert_eq!(template["spec"]["enableServiceLinks"], Value::Null);
+        assert_eq!(template["spec"]["containers"][0]["resources"], json!({"limits": {"cpu": "1"}}));
+    }
+
+    #[test]
+    fn probes_hooks_and_references_are_completed() {
+        let spec = filled(json!({"containers": [{
+            "name": "c", "livenessProbe": {"httpGet": {"port": 1}, "timeoutSeconds": 0}, "readinessProbe": {"grpc": {"port": 1}},
+            "lifecycle": {"preStop": {"httpGet": {"port": 1}}},
+            "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+                    {"name": "B", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}],
+        }]}));
+        let container = &spec["containers"][0];
+        assert_eq!(
+            container["livenessProbe"],
+            json!({"httpGet": {"port": 1, "path": "/", "scheme": "HTTP"}, "timeoutSeconds": 1, "periodSeconds": 10,
+                   "successThreshold": 1, "failureThreshold": 3})
+        );
+        assert_eq!(container["readinessProbe"]["grpc"]["service"], "");
+        assert_eq!(container["lifecycle"]["preStop"]["httpGet"]["scheme"], "HTTP");
+        assert_eq!(container["env"][0]["valueFrom"]["fieldRef"]["apiVersion"], "v1");
+        assert_eq!(container["env"][1]["valueFrom"]["resourceFieldRef"]["divisor"], "0");
+    }
+
+    #[test]
+    fn only_latest_images_are_always_pulled() {
+        for image in ["a", "a:latest", "h.io:5000/a/b", "h.io/a:latest@sha256:0", "localhost/a"] {
+            assert_eq!(pull_policy(image), "Always", "{image}");
+        }
+        for image in ["", "a:1", "a@sha256:0", "h.io:5000/a:v1", "Foo", "a//b"] {
+            assert_eq!(pull_policy(image), "IfNotPresent", "{image}");
+        }
+    }
+
+    #[test]
+    fn the_class_of_service_follows_cpu_and_memory() {
+        let class = |resources: Value| {
+            let mut pod = json!({"spec": {"containers": [{"name": "c", "resources": resources}]}, "status": {"phase": "Running"}});
+            fill("", "Pod", &mut pod);
+            pod_status(&mut pod);
+            assert_eq!(pod["status"]["phase"], "Pending");
+            pod["status"]["qosClass"].as_str().expect("a class").to_owned()
+        };
+        assert_eq!(class(json!({})), "BestEffort");
+        assert_eq!(class(json!({"limits": {"nvidia.com/gpu": "1"}})), "BestEffort");
+        assert_eq!(class(json!({"limits": {"cpu": "1"}})), "Burstable");
+        assert_eq!(class(json!({"limits": {"cpu": "1", "memory": "1Gi"}})), "Guaranteed");
+        assert_eq!(class(json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}})), "Burstable");
+    }
+
+    #[test]
+    fn a_gated_pod_says_so() {
+        let mut pod = json!({"spec": {"schedulingGates": [{"name": "g"}]}});
+        pod_status(&mut pod);
+        scheduling_gated(&mut pod, "2026-01-01T00:00:00Z");
+        assert_eq!(pod["status"]["conditions"][0]["reason"], "SchedulingGated");
+    }
+
+    #[test]
+    fn label_keys_become_part_of_the_selector() {
+        let mut pod = json!({"metadata": {"labels": {"h": "1"}}, "spec": {"topologySpreadConstraints": [
+            {"matchLabelKeys": ["h", "x"], "labelSelector": {"matchLabels": {"a": "b"}}}]}});
+        match_label_keys(&mut pod);
+        assert_eq!(
+            pod["spec"]["topologySpreadConstraints"][0]["labelSelector"]["matchExpressions"],
+            json!([{"key": "h", "operator": "In", "values": ["1"]}])
+        );
+    }
+
+    #[test]
+    fn totals_take_the_larger_of_running_and_starting() {
+        let need = |cpu: &str| json!({"requests": {"cpu": cpu}});
+        let spec = json!({
+            "containers": [{"resources": need("1")}, {"resources": need("500m")}],
+            "initContainers": [{"resources": need("1"), "restartPolicy": "Always"}, {"resources": need("3")}],
+        });
+        assert_eq!(container_totals(&spec, "requests")["cpu"].to_string(), "4");
+    }
 }

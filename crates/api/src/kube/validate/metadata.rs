@@ -167,7 +167,7 @@ fn owners(errors: &mut Vec<FieldError>, meta: &Value) {
                 let detail = format!(
                     "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
                 );
-                errors.push(FieldError::new(&path, Problem::Invalid, format!("Invalid value: [{shown}]: {detail}")));
+                errors.push(FieldError::new(path, Problem::Invalid, format!("Invalid value: [{shown}]: {detail}")));
             }
         }
     }

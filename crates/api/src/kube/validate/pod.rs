@@ -11,7 +11,7 @@ use super::pod_resources::{Asker, pod_level, resources};
 use super::pod_security::{each_container, pod_annotations, pod_security};
 use super::pod_volumes::volumes;
 use super::read::{complain, flag, given, in_range, integer, list, required_name, string};
-use crate::kube::field::FieldError;
+use crate::kube::field::{FieldError, Problem};
 use crate::kube::names;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -170,14 +170,14 @@ fn scheduling(errors: &mut Vec<FieldError>, spec: &Value, path: &Path) {
         let (name, at) = (string(gate, "name"), gates.index(index));
         complain(errors, &at, name, names::qualified_name(name));
         if !taken.insert(name) {
-            errors.push(FieldError::duplicate(&at, name));
+            errors.push(FieldError::duplicate(at, name));
         }
     }
 }
 
 /// Names that may be absent but not badly shaped.
 fn plain_names(errors: &mut Vec<FieldError>, spec: &Value, path: &Path) {
-    const NAMES: &[(&str, fn(&str) -> Vec<String>)] = &[
+    const NAMES: &[(&str, names::Check)] = &[
         ("serviceAccountName", names::dns_subdomain),
         ("nodeName", names::dns_subdomain),
         ("hostname", names::dns_label),
@@ -202,11 +202,11 @@ fn host_name_override(errors: &mut Vec<FieldError>, spec: &Value, path: &Path) {
     let at = path.field("hostnameOverride");
     for key in ["setHostnameAsFQDN", "hostNetwork"] {
         if flag(spec, key) {
-            errors.push(FieldError::forbidden(&at, &format!("may not be specified when {key} is true")));
+            errors.push(FieldError::forbidden(at, &format!("may not be specified when {key} is true")));
         }
     }
     if name.len() > LENGTH_MAX {
-        errors.push(FieldError::too_long(&at, LENGTH_MAX));
+        errors.push(FieldError::too_long(at, LENGTH_MAX));
     }
     complain(errors, &at, name, names::dns_subdomain(name));
 }
@@ -264,7 +264,7 @@ fn name_resolution(errors: &mut Vec<FieldError>, spec: &Value, path: &Path) {
     let at = path.field("nameservers");
     if servers.len() > SERVERS_MAX {
         let detail = format!("must not have more than {SERVERS_MAX} nameservers");
-        errors.push(FieldError::invalid(&at, config["nameservers"].clone(), &detail));
+        errors.push(FieldError::invalid(at, config["nameservers"].clone(), &detail));
     }
     for (index, server) in servers.iter().filter_map(Value::as_str).enumerate() {
         complain(errors, &at.index(index), server, names::ip_address(server));
@@ -274,7 +274,7 @@ fn name_resolution(errors: &mut Vec<FieldError>, spec: &Value, path: &Path) {
     let mut refuse = |is_over: bool, what: String| {
         if is_over {
             let detail = format!("must not have more than {what}");
-            errors.push(FieldError::invalid(&at, config["searches"].clone(), &detail));
+            errors.push(FieldError::invalid(at, config["searches"].clone(), &detail));
         }
     };
     refuse(searches.len() > SEARCHES_MAX, format!("{SEARCHES_MAX} search paths"));
@@ -304,16 +304,17 @@ fn resource_claims(errors: &mut Vec<FieldError>, claims: &[Value], path: &Path) 
             taken.insert(name);
         }
         let sources = ["resourceClaimName", "resourceClaimTemplateName"];
+        let shown = format!(
+            "{{\"Name\":{},\"ResourceClaimName\":{},\"ResourceClaimTemplateName\":{}}}",
+            claim["name"], claim[sources[0]], claim[sources[1]]
+        );
+        let invalid =
+            |detail: &str| FieldError::new(path, Problem::Invalid, format!("Invalid value: {shown}: {detail}"));
         match sources.iter().filter(|key| given(claim, key).is_some()).count() {
-            0 => {
-                let detail = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`";
-                errors.push(FieldError::invalid(&path, claim.clone(), detail));
-            }
+            0 => errors.push(invalid("must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")),
             1 => {}
-            _ => {
-                let detail = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified";
-                errors.push(FieldError::invalid(&path, claim.clone(), detail));
-            }
+            _ => errors
+                .push(invalid("at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")),
         }
         for key in sources {
             if let Some(name) = given(claim, key).and_then(Value::as_str) {
@@ -341,3 +342,7 @@ fn file_variables(errors: &mut Vec<FieldError>, context: &Context, path: &Path) 
         }
     });
 }
+
+#[cfg(test)]
+#[path = "pod_tests.rs"]
+mod tests;

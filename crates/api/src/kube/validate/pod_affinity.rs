@@ -52,7 +52,7 @@ fn node_affinity(errors: &mut Vec<FieldError>, affinity: &Value, path: &Path) {
 pub fn node_selector(errors: &mut Vec<FieldError>, selector: &Value, path: &Path) {
     let terms = path.field("nodeSelectorTerms");
     if list(selector, "nodeSelectorTerms").is_empty() {
-        errors.push(FieldError::required(&terms, "must have at least one node selector term"));
+        errors.push(FieldError::required(terms, "must have at least one node selector term"));
     }
     for (index, term) in list(selector, "nodeSelectorTerms").iter().enumerate() {
         node_term(errors, term, &terms.index(index), true);
@@ -136,7 +136,7 @@ fn match_label_keys(errors: &mut Vec<FieldError>, term: &Value, path: &Path) {
     for key in ["matchLabelKeys", "mismatchLabelKeys"] {
         let at = path.field(key);
         if !list(term, key).is_empty() && selector.is_none() {
-            errors.push(FieldError::forbidden(&at, "must not be specified when labelSelector is not set"));
+            errors.push(FieldError::forbidden(at, "must not be specified when labelSelector is not set"));
             continue;
         }
         for (index, name) in list(term, key).iter().filter_map(Value::as_str).enumerate() {

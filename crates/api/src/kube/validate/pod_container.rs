@@ -18,7 +18,7 @@ pub(super) fn containers(errors: &mut Vec<FieldError>, context: &Context, path: 
     let regular = list(context.spec, "containers");
     let at = path.field("containers");
     if regular.is_empty() {
-        errors.push(FieldError::required(&at, ""));
+        errors.push(FieldError::required(at, ""));
     }
     let mut taken = BTreeSet::new();
     let mut host_ports = BTreeSet::new();
@@ -106,7 +106,6 @@ fn ephemeral_only(errors: &mut Vec<FieldError>, container: &Value, path: &Path) 
         other => !other.is_null(),
     };
     for key in REFUSED {
-        // A probe or hook that is there at all counts; an empty `resources` is only its zero value.
         if given(container, key).filter(is_set).is_some() {
             errors.push(FieldError::forbidden(path.field(key), DETAIL));
         }
@@ -238,11 +237,11 @@ fn mount_options(errors: &mut Vec<FieldError>, container: &Value, mount: &Value,
         Some("Enabled" | "IfPossible") => {
             let at = path.field("recursiveReadOnly");
             if !flag(mount, "readOnly") {
-                errors.push(FieldError::forbidden(&at, "may only be specified when readOnly is true"));
+                errors.push(FieldError::forbidden(at, "may only be specified when readOnly is true"));
             }
             if !matches!(propagation, "" | "None") {
                 let detail = "may only be specified when mountPropagation is None or not specified";
-                errors.push(FieldError::forbidden(&at, detail));
+                errors.push(FieldError::forbidden(at, detail));
             }
         }
         Some(_) => one_of(errors, mount, path, "recursiveReadOnly", &["Disabled", "Enabled", "IfPossible"]),
@@ -258,28 +257,28 @@ fn devices(errors: &mut Vec<FieldError>, container: &Value, path: &Path, context
         let (name, target) = (string(device, "name"), string(device, "devicePath"));
         required(errors, device, &at, &["name", "devicePath"]);
         if !name.is_empty() && !names_taken.insert(name) {
-            errors.push(FieldError::invalid(&name_at, name, "must be unique"));
+            errors.push(FieldError::invalid(name_at, name, "must be unique"));
         }
         match context.volumes.get(name) {
-            None => errors.push(FieldError::not_found(&name_at, name)),
+            None => errors.push(FieldError::not_found(name_at, name)),
             Some(volume) if given(volume, "persistentVolumeClaim").or(given(volume, "ephemeral")).is_none() => {
                 let detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
-                errors.push(FieldError::invalid(&name_at, name, detail));
+                errors.push(FieldError::invalid(name_at, name, detail));
             }
             Some(_) => {}
         }
         let mut climbs = Vec::new();
         no_backsteps(&mut climbs, target, &path_at);
         if !climbs.is_empty() {
-            errors.push(FieldError::invalid(&path_at, target, "can not contain backsteps ('..')"));
+            errors.push(FieldError::invalid(path_at, target, "can not contain backsteps ('..')"));
         } else if !paths_taken.insert(target) {
-            errors.push(FieldError::invalid(&path_at, target, "must be unique"));
+            errors.push(FieldError::invalid(path_at, target, "must be unique"));
         }
         if mounts.iter().any(|mount| string(mount, "name") == name) {
-            errors.push(FieldError::invalid(&name_at, name, "must not already exist in volumeMounts"));
+            errors.push(FieldError::invalid(name_at, name, "must not already exist in volumeMounts"));
         }
         if mounts.iter().any(|mount| string(mount, "mountPath") == target) {
-            errors.push(FieldError::invalid(&path_at, target, "must not already exist as a path in volumeMounts"));
+            errors.push(FieldError::invalid(path_at, target, "must not already exist as a path in volumeMounts"));
         }
     }
 }
@@ -316,7 +315,7 @@ fn restart_policy(errors: &mut Vec<FieldError>, container: &Value, path: &Path) 
     }
     let at = path.field("restartPolicyRules");
     if rules.len() > RULES_MAX {
-        errors.push(FieldError::too_long(&at, RULES_MAX));
+        errors.push(FieldError::too_long(at, RULES_MAX));
     }
     for (index, rule) in rules.iter().enumerate() {
         let path = at.index(index);

@@ -126,7 +126,7 @@ pub(super) fn field_selector(errors: &mut Vec<FieldError>, selector: &Value, pat
     }
     let at = path.field("fieldPath");
     let mut refuse = |why: String| {
-        errors.push(FieldError::invalid(&at, field, &format!("error converting fieldPath: {why}")));
+        errors.push(FieldError::invalid(at, field, &format!("error converting fieldPath: {why}")));
     };
     if version != "v1" {
         return refuse(format!("unsupported pod version: {version}"));

@@ -86,7 +86,7 @@ pub(super) fn resources(errors: &mut Vec<FieldError>, resources: &Value, path: &
             has_huge_pages |= is_huge_page(name);
             if is_huge_page(name) && !is_page_multiple(name, amount) {
                 let detail = format!("{amount} is not positive integer multiple of {name}");
-                errors.push(FieldError::invalid(&at, value.clone(), &detail));
+                errors.push(FieldError::invalid(at, value.clone(), &detail));
             }
         }
     }
@@ -179,7 +179,7 @@ fn claim_names(errors: &mut Vec<FieldError>, claims: &[Value], path: &Path, know
         let overlaps = seen.contains(&(name, "")) || seen.contains(&(name, request));
         let covers = request.is_empty() && seen.iter().any(|(other, _)| *other == name);
         if overlaps || covers {
-            errors.push(FieldError::duplicate(&path, name));
+            errors.push(FieldError::duplicate(path, name));
         }
         seen.insert((name, request));
         if !known.contains(&name) {
@@ -188,7 +188,7 @@ fn claim_names(errors: &mut Vec<FieldError>, claims: &[Value], path: &Path, know
             let list =
                 if sorted.is_empty() { " which is empty".to_owned() } else { format!(": {}", sorted.join(", ")) };
             let text = format!("Not found: \"{name}\": must be one of the names in pod.spec.resourceClaims{list}");
-            errors.push(FieldError::new(&path, Problem::NotFound, text));
+            errors.push(FieldError::new(path, Problem::NotFound, text));
         }
     }
 }

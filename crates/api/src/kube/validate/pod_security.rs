@@ -190,21 +190,21 @@ fn sysctls(errors: &mut Vec<FieldError>, spec: &Value, path: &Path) {
         let (name, item) = (string(sysctl, "name"), path.index(index));
         let at = item.field("name");
         if name.is_empty() {
-            errors.push(FieldError::required(&at, ""));
+            errors.push(FieldError::required(at, ""));
         } else if name.len() > LENGTH_MAX || !name.split(['.', '/']).all(is_segment) {
             let detail =
                 format!(r"must have at most {LENGTH_MAX} characters and match regex ^({SEGMENT}[\./])*{SEGMENT}$");
-            errors.push(FieldError::invalid(&at, name, &detail));
+            errors.push(FieldError::invalid(at, name, &detail));
         } else if !taken.insert(name) {
-            errors.push(FieldError::duplicate(&at, name));
+            errors.push(FieldError::duplicate(at, name));
         }
         let dotted = name.replace('/', ".");
         let is_ipc = ["kernel.shm", "kernel.msg", "fs.mqueue."].iter().any(|start| dotted.starts_with(start))
             || dotted == "kernel.sem";
         if flag(spec, "hostNetwork") && dotted.starts_with("net.") {
-            errors.push(FieldError::invalid(&at, name, "may not be specified when 'hostNetwork' is true"));
+            errors.push(FieldError::invalid(at, name, "may not be specified when 'hostNetwork' is true"));
         } else if flag(spec, "hostIPC") && is_ipc {
-            errors.push(FieldError::invalid(&at, name, "may not be specified when 'hostIPC' is true"));
+            errors.push(FieldError::invalid(at, name, "may not be specified when 'hostIPC' is true"));
         }
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn pod_update(new: &Value, old: &Value) -> Vec<FieldError> {
     }
     added_tolerations(&mut errors, list(new, "tolerations"), list(old, "tolerations"));
     removed_gates(&mut errors, new, old);
-    if new == old {
+    if is_same(new, old) {
         return errors;
     }
     let mut rest = new.clone();
@@ -33,11 +33,40 @@ pub(super) fn pod_update(new: &Value, old: &Value) -> Vec<FieldError> {
     if !list(old, "schedulingGates").is_empty() {
         gated_pod(&mut errors, &mut rest, old);
     }
-    if rest != *old {
+    if !is_same(&rest, old) {
         let detail = format!("pod updates may not change fields other than {UPDATABLE}\n{}", difference(old, &rest));
         errors.push(FieldError::forbidden(SPEC, &detail));
     }
     errors
+}
+
+/// Booleans whose `false` the reference does not tell from an absent one.
+const PLAIN_FLAGS: &[&str] = &["hostNetwork", "hostPID", "hostIPC", "stdin", "stdinOnce", "tty", "readOnly"];
+
+/// Equal but for fields that are there and empty on one side only.
+fn is_same(a: &Value, b: &Value) -> bool {
+    let is_absent = |key: &str, value: &Value| match value {
+        Value::Null => true,
+        Value::Bool(flag) => !flag && PLAIN_FLAGS.contains(&key),
+        Value::Number(_) => false,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.is_empty(),
+    };
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            let matches = |x: &serde_json::Map<String, Value>, y: &serde_json::Map<String, Value>| {
+                x.iter().all(|(key, value)| {
+                    y.get(key).map_or(is_absent(key, value), |other| {
+                        is_same(value, other) || (is_absent(key, value) && is_absent(key, other))
+                    })
+                })
+            };
+            matches(a, b) && matches(b, a)
+        }
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b)),
+        _ => a == b || (is_absent("", a) && is_absent("", b)),
+    }
 }
 
 /// The list keeps its length. False stops all further checks.
@@ -125,7 +154,7 @@ fn take_back_allowed(rest: &mut Value, old: &Value) {
 
 /// Until its gates are gone, a pod may still be narrowed to fewer nodes.
 fn gated_pod(errors: &mut Vec<FieldError>, rest: &mut Value, old: &Value) {
-    if rest["nodeSelector"] != old["nodeSelector"] {
+    if !is_same(&rest["nodeSelector"], &old["nodeSelector"]) {
         let kept = |(key, value): (&String, &Value)| rest["nodeSelector"].get(key) == Some(value);
         if !old["nodeSelector"].as_object().into_iter().flatten().all(kept) {
             let detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
@@ -134,7 +163,7 @@ fn gated_pod(errors: &mut Vec<FieldError>, rest: &mut Value, old: &Value) {
         restore(rest, old, "nodeSelector");
     }
     let (new_affinity, old_affinity) = (&rest["affinity"]["nodeAffinity"], &old["affinity"]["nodeAffinity"]);
-    if new_affinity == old_affinity {
+    if is_same(new_affinity, old_affinity) {
         return;
     }
     node_affinity_additions(errors, new_affinity, old_affinity);
@@ -155,7 +184,7 @@ fn node_affinity_additions(errors: &mut Vec<FieldError>, new: &Value, old: &Valu
     let path = affinity.field("nodeSelectorTerms");
     if !old_terms.is_empty() && old_terms.len() != new_terms.len() {
         let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
-        errors.push(FieldError::invalid(&path, new_terms.to_vec(), detail));
+        errors.push(FieldError::invalid(path, new_terms.to_vec(), detail));
         return;
     }
     for (index, (new, old)) in new_terms.iter().zip(old_terms).enumerate() {

@@ -204,11 +204,11 @@ fn fibre_channel(errors: &mut Vec<FieldError>, source: &Value, path: &Path, _: H
     let (targets, ids) = (list(source, "targetWWNs"), list(source, "wwids"));
     let at = path.field("targetWWNs");
     if targets.is_empty() && ids.is_empty() {
-        errors.push(FieldError::required(&at, "must specify either targetWWNs or wwids, but not both"));
+        errors.push(FieldError::required(at, "must specify either targetWWNs or wwids, but not both"));
     }
     if !targets.is_empty() && !ids.is_empty() {
         let detail = "targetWWNs and wwids can not be specified simultaneously";
-        errors.push(FieldError::invalid(&at, source["targetWWNs"].clone(), detail));
+        errors.push(FieldError::invalid(at, source["targetWWNs"].clone(), detail));
     }
     if !targets.is_empty() {
         if given(source, "lun").is_none() {
@@ -233,11 +233,11 @@ fn container_storage(errors: &mut Vec<FieldError>, source: &Value, path: &Path, 
     const DRIVER_MAX: usize = 63;
     let (driver, at) = (string(source, "driver"), path.field("driver"));
     if driver.is_empty() {
-        errors.push(FieldError::required(&at, ""));
+        errors.push(FieldError::required(at, ""));
         return;
     }
     if driver.len() > DRIVER_MAX {
-        errors.push(FieldError::too_long(&at, DRIVER_MAX));
+        errors.push(FieldError::too_long(at, DRIVER_MAX));
     }
     complain(errors, &at, driver, names::dns_subdomain(&driver.to_lowercase()));
     if let Some(secret) = given(source, "nodePublishSecretRef") {
@@ -327,7 +327,7 @@ fn projected(errors: &mut Vec<FieldError>, source: &Value, path: &Path, holder: 
             }
         }
         if kinds > 1 {
-            errors.push(FieldError::forbidden(&at, "may not specify more than 1 volume type per source"));
+            errors.push(FieldError::forbidden(at, "may not specify more than 1 volume type per source"));
         }
         let has_no_account = holder.is_pod() && !holder.has_service_account();
         if has_no_account && given(source, "serviceAccountToken").is_some() {
@@ -361,10 +361,10 @@ fn account_token(errors: &mut Vec<FieldError>, token: &Value, volume: &Path, pat
     let seconds = integer(token, "expirationSeconds").unwrap_or(0);
     let at = path.field("expirationSeconds");
     if seconds < SECONDS_MIN {
-        errors.push(FieldError::invalid(&at, seconds, "may not specify a duration less than 10 minutes"));
+        errors.push(FieldError::invalid(at, seconds, "may not specify a duration less than 10 minutes"));
     }
     if seconds > SECONDS_MAX {
-        errors.push(FieldError::invalid(&at, seconds, "may not specify a duration larger than 2^32 seconds"));
+        errors.push(FieldError::invalid(at, seconds, "may not specify a duration larger than 2^32 seconds"));
     }
     required(errors, token, volume, &["path"]);
     local_path(errors, string(token, "path"), &volume.field("path"));
@@ -381,7 +381,7 @@ pub(super) fn no_backsteps(errors: &mut Vec<FieldError>, value: &str, path: &Pat
 pub(super) fn descending(errors: &mut Vec<FieldError>, object: &Value, path: &Path, key: &str) {
     let (value, path) = (string(object, key), path.field(key));
     if value.starts_with('/') {
-        errors.push(FieldError::invalid(&path, value, "must be a relative path"));
+        errors.push(FieldError::invalid(path, value, "must be a relative path"));
     }
     no_backsteps(errors, value, &path);
 }

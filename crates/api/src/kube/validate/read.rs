@@ -5,6 +5,7 @@
 
 use super::path::Path;
 use crate::kube::field::FieldError;
+use crate::kube::names;
 use crate::kube::quantity::Quantity;
 use serde_json::Value;
 
@@ -47,7 +48,7 @@ pub fn complain(errors: &mut Vec<FieldError>, path: &Path, value: impl Into<Valu
 }
 
 /// A string field that must not be empty and must pass `check`.
-pub fn required_name(errors: &mut Vec<FieldError>, object: &Value, path: &Path, check: fn(&str) -> Vec<String>) {
+pub fn required_name(errors: &mut Vec<FieldError>, object: &Value, path: &Path, check: names::Check) {
     let value = object.as_str().unwrap_or("");
     if value.is_empty() {
         errors.push(FieldError::required(path, ""));
@@ -95,6 +96,6 @@ pub fn not_negative(errors: &mut Vec<FieldError>, object: &Value, path: &Path, k
 /// An integer field that, if given, must lie within bounds, both included.
 pub fn in_range(errors: &mut Vec<FieldError>, object: &Value, path: &Path, key: &str, (low, high): (i64, i64)) {
     if let Some(value) = integer(object, key) {
-        complain(errors, &path.field(key), value, crate::kube::names::in_range(value, low, high));
+        complain(errors, &path.field(key), value, names::in_range(value, low, high));
     }
 }
