@@ -1,6 +1,6 @@
 //! One minimal object of each kind and everything that the server adds to it (spec K appendix D).
 
-use super::prepare::{prepare_create, prepare_update};
+use super::prepare::{prepare_create, prepare_update, taint_new_node};
 use super::workloads::job_labels;
 use super::{fill, network};
 use serde_json::{Value, json};
@@ -419,6 +419,15 @@ fn a_new_object_starts_with_the_servers_own_fields() {
 }
 
 #[test]
+fn a_strangers_node_starts_with_a_taint() {
+    let mut node = json!({"metadata": {"name": "n"}});
+    taint_new_node(&mut node);
+    taint_new_node(&mut node);
+    let taints = json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]);
+    assert_eq!(node["spec"]["taints"], taints);
+}
+
+#[test]
 fn a_daemon_set_counts_its_templates() {
     let old = json!({
         "metadata": {"annotations": {"deprecated.daemonset.template.generation": "4"}}, "spec": {"template": {"a": 1}},
@@ -443,16 +452,22 @@ fn a_service_update_keeps_its_addresses_and_ports() {
         prepare_update("", "Service", &mut new, &old);
         new["spec"].clone()
     };
-    assert_eq!(updated(json!({"spec": {"type": "NodePort", "ports": [{"port": 81}], "externalTrafficPolicy": "Cluster"}})), json!({
-        "type": "NodePort", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"],
-        "ipFamilyPolicy": "SingleStack", "externalTrafficPolicy": "Cluster", "ports": [{"port": 81, "nodePort": 30080}],
-    }));
+    assert_eq!(
+        updated(json!({"spec": {"type": "NodePort", "ports": [{"port": 81}], "externalTrafficPolicy": "Cluster"}})),
+        json!({
+            "type": "NodePort", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"],
+            "ipFamilyPolicy": "SingleStack", "externalTrafficPolicy": "Cluster", "ports": [{"port": 81, "nodePort": 30080}],
+        })
+    );
     let mut narrowed = old.clone();
     narrowed["spec"]["type"] = "ClusterIP".into();
-    assert_eq!(updated(narrowed), json!({
-        "type": "ClusterIP", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"],
-        "ipFamilyPolicy": "SingleStack", "ports": [{"port": 80}],
-    }));
+    assert_eq!(
+        updated(narrowed),
+        json!({
+            "type": "ClusterIP", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"],
+            "ipFamilyPolicy": "SingleStack", "ports": [{"port": 80}],
+        })
+    );
     let mut moved = old.clone();
     moved["spec"]["type"] = "ExternalName".into();
     moved["spec"]["externalName"] = "a.example".into();

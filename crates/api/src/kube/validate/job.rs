@@ -5,7 +5,7 @@ use super::job_policy::{check_failure_policy, check_success_policy};
 use super::label_selector::{check_selector, matches};
 use super::path::Path;
 use super::pod::pod_template;
-use super::rows::{Row, check, check_update as fixed, fixed_field, flag, join, named, number, set_at};
+use super::rows::{Row, check, check_update as fixed, fixed_field, flag, join, named, number, one_of, put, set_at};
 use crate::kube::defaults::workloads::{JOB_NAME_LABELS, JOB_UID_LABELS};
 use crate::kube::field::FieldError;
 use crate::kube::{at, names, text};
@@ -182,7 +182,7 @@ fn check_replacement_policy(spec: &Value, path: &str) -> Option<FieldError> {
     let policy = set_at(spec, "podReplacementPolicy")?;
     let only_failed = set_at(spec, "podFailurePolicy").is_some();
     let supported: &[&str] = if only_failed { &["Failed"] } else { &["Failed", "TerminatingOrFailed"] };
-    super::rows::one_of(policy, &join(path, "podReplacementPolicy"), supported)
+    one_of(policy, &join(path, "podReplacementPolicy"), supported)
 }
 
 fn check_restart_policy(spec: &Value, path: &str) -> Option<FieldError> {
@@ -235,16 +235,4 @@ fn with_scheduling_of(old_spec: &Value, new_spec: &Value) -> Value {
         put(&mut allowed, path, value);
     }
     allowed
-}
-
-fn put(object: &mut Value, pointer: &str, value: Value) {
-    let mut target = object;
-    for key in pointer.split('/').skip(1) {
-        if target.is_null() {
-            *target = json!({});
-        }
-        let Some(map) = target.as_object_mut() else { return };
-        target = map.entry(key).or_insert(Value::Null);
-    }
-    *target = value;
 }

@@ -5,7 +5,7 @@
 
 use crate::kube::at;
 use crate::kube::field::FieldError;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 pub const IMMUTABLE: &str = "field is immutable";
 
@@ -108,6 +108,19 @@ pub fn entries<'a>(value: &'a Value, path: &str) -> impl Iterator<Item = (&'a St
     at(value, path).and_then(Value::as_object).into_iter().flatten()
 }
 
+/// Writes a value at a JSON pointer, making the objects on the way; does nothing where something else stands there.
+pub fn put(object: &mut Value, pointer: &str, value: Value) {
+    let mut target = object;
+    for key in pointer.split('/').skip(1) {
+        if target.is_null() {
+            *target = json!({});
+        }
+        let Some(map) = target.as_object_mut() else { return };
+        target = map.entry(key).or_insert(Value::Null);
+    }
+    *target = value;
+}
+
 /// Absent, null, `""`, `[]` and `{}` are all one to Kubernetes.
 pub fn is_empty(value: Option<&Value>) -> bool {
     match value {
@@ -140,7 +153,6 @@ fn same_keys(one: &Map<String, Value>, other: &Map<String, Value>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn absent_and_empty_are_the_same_at_every_depth() {

@@ -4,11 +4,11 @@ use super::Rule;
 use super::claim::claim_spec;
 use super::path::Path;
 use super::read::quantity;
-use super::rows::{Row, check, entries, fixed_field, is_empty, items, join, named, one_of, same, set_at};
+use super::rows::{Row, check, entries, fixed_field, is_empty, items, join, named, one_of, put, same, set_at};
 use crate::kube::field::FieldError;
 use crate::kube::quantity::Quantity;
 use crate::kube::{at, names, text};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 pub const RULES: &[Rule] = &[
     Rule {
@@ -164,19 +164,15 @@ pub fn check_claim_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let (new_spec, old_spec) = (&new["spec"], &old["spec"]);
     // What may be set once, and what a bound claim may change, is not compared.
     let mut allowed = old_spec.clone();
+    let mut allow = |pointer: &str| put(&mut allowed, pointer, new_spec.pointer(pointer).cloned().unwrap_or_default());
     for name in ["volumeName", "storageClassName"] {
         if is_empty(old_spec.get(name)) {
-            allowed[name] = new_spec.get(name).cloned().unwrap_or_default();
+            allow(&format!("/{name}"));
         }
     }
     if text(new, "status.phase") == "Bound" {
-        allowed["volumeAttributesClassName"] = new_spec.get("volumeAttributesClassName").cloned().unwrap_or_default();
-        if let Some(size) = set_at(new_spec, "resources.requests.storage") {
-            if !allowed["resources"]["requests"].is_object() {
-                allowed["resources"] = json!({"requests": {}});
-            }
-            allowed["resources"]["requests"]["storage"] = size.clone();
-        }
+        allow("/volumeAttributesClassName");
+        allow("/resources/requests/storage");
     }
     if !same(Some(new_spec), Some(&allowed)) {
         let detail =

@@ -458,3 +458,23 @@ fn broken_reviews() {
         &["spec.replicas: Invalid value: -1: must be greater than or equal to 0"],
     );
 }
+
+#[test]
+fn broken_device_claims() {
+    let claim = |requests: Value| json!({"spec": {"devices": {"requests": requests}}});
+    let (group, path) = ("resource.k8s.io", "spec.devices.requests");
+    let requests = json!([{"name": "a", "exactly": {"count": -1}}, {"name": "a"}]);
+    check(
+        group,
+        "ResourceClaim",
+        claim(requests),
+        &[
+            &format!("{path}[0].exactly.count: Invalid value: -1: must be greater than zero"),
+            &format!("{path}[0].exactly.deviceClassName: Required value"),
+            &format!("{path}[1]: Required value: exactly one of `exactly` or `firstAvailable` is required"),
+            &format!(r#"{path}[1].name: Duplicate value: "a""#),
+        ],
+    );
+    let good = |name: &str| claim(json!([{"name": name, "exactly": {"deviceClassName": "c"}}]));
+    check_change(group, "ResourceClaim", good("a"), good("b"), &["spec: Invalid value: {…"]);
+}
