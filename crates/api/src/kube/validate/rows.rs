@@ -3,8 +3,8 @@
 //! A table lists what is required, bounded, one of a few words, or fixed after creation; `check` and `check_update`
 //! read it. What a table cannot say is a function in the kind's own file.
 
-use crate::kube::at;
 use crate::kube::field::FieldError;
+use crate::kube::{at, names};
 use serde_json::{Map, Value, json};
 
 pub const IMMUTABLE: &str = "field is immutable";
@@ -78,6 +78,27 @@ pub fn not_negative(value: &Value, path: &str, name: &str) -> Option<FieldError>
 /// One error for each complaint about a name.
 pub fn named(text: &str, path: &str, complaints: impl Fn(&str) -> Vec<String>) -> Vec<FieldError> {
     complaints(text).iter().map(|complaint| FieldError::invalid(path, text, complaint)).collect()
+}
+
+/// A path behind a domain (`acme.io/foo`): who manages a Job, who serves an ingress class.
+pub fn domain_path(text: &str, path: &str, bytes_max: usize) -> Vec<FieldError> {
+    let is_path_byte = |b: u8| b.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&b);
+    let mut errors = match text.split_once('/') {
+        _ if text.is_empty() => vec![FieldError::required(path, "")],
+        Some((host, rest)) if !host.is_empty() && !rest.is_empty() => {
+            let mut errors = named(host, path, names::dns_subdomain);
+            if !rest.bytes().all(is_path_byte) {
+                let detail = r"Invalid path (regex used for validation is '[A-Za-z0-9/\-._~%!$&'()*+,;=:]+')";
+                errors.push(FieldError::invalid(path, rest, detail));
+            }
+            errors
+        }
+        _ => vec![FieldError::invalid(path, text, "must be a domain-prefixed path (such as \"acme.io/foo\")")],
+    };
+    if text.len() > bytes_max {
+        errors.push(FieldError::too_long(path, bytes_max));
+    }
+    errors
 }
 
 /// `parent.child`, or only the one that is not empty.

@@ -124,12 +124,15 @@ fn check_sources(spec: &Value) -> Vec<FieldError> {
         let detail = "Local volume requires node affinity";
         errors.push(FieldError::required("spec.nodeAffinity", detail));
     }
-    let path = text(spec, "hostPath.path");
-    if *first == "hostPath" && path.split('/').any(|step| step == "..") {
-        errors.push(FieldError::invalid("spec.hostPath.path", path, "must not contain '..'"));
+    let path = text(&spec[first], "path");
+    let place = format!("spec.{first}.path");
+    if matches!(*first, "hostPath" | "local") && path.split('/').any(|step| step == "..") {
+        errors.push(FieldError::invalid(place, path, "must not contain '..'"));
+    } else if *first == "nfs" && !path.starts_with('/') {
+        errors.push(FieldError::invalid(place, path, "must be an absolute path"));
     }
-    if !path.is_empty() && path.trim_matches('/').is_empty() && text(spec, "persistentVolumeReclaimPolicy") == "Recycle"
-    {
+    let is_root = *first == "hostPath" && !path.is_empty() && path.trim_matches('/').is_empty();
+    if is_root && text(spec, "persistentVolumeReclaimPolicy") == "Recycle" {
         let detail = "may not be 'recycle' for a hostPath mount of '/'";
         errors.push(FieldError::forbidden("spec.persistentVolumeReclaimPolicy", detail));
     }

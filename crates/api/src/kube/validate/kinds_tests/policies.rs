@@ -221,7 +221,7 @@ fn broken_storage_kinds() {
         json!({}),
         &[
             "spec.attacher: Required value",
-            "spec.nodeName: Required value",
+            r#"spec.nodeName: Invalid value: "": a lowercase RFC 1123 subdomain…"#,
             "spec.source: Required value: must specify exactly one of inlineVolumeSpec and persistentVolumeName",
         ],
     );
@@ -410,7 +410,7 @@ fn broken_policies() {
             "webhooks[0].timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds",
         ],
     );
-    check("node.k8s.io", "RuntimeClass", json!({}), &["handler: Required value"]);
+    check("node.k8s.io", "RuntimeClass", json!({}), &[r#"handler: Invalid value: "": a lowercase RFC 1123 label…"#]);
     check_change(
         "node.k8s.io",
         "RuntimeClass",
