@@ -332,9 +332,9 @@ fn settle(round: &mut Round, plan: &mut Plan) {
     let mut active = count(round.active.iter());
     let mut ready = count(round.active.iter().filter(|pod| pods::is_ready(pod)));
     let mut terminating = round.terminating();
-    if round.ending.is_some() {
+    if let Some(is_success) = round.ending.as_ref().map(|ending| ending.is_success) {
         let leaving = std::mem::take(&mut round.active);
-        stop(&leaving, false, &voice, plan);
+        stop(&leaving, is_success, &voice, plan);
         (active, ready, terminating) = (0, 0, terminating + count(leaving.iter()));
     } else {
         if round.job.metadata.deletion_timestamp.is_none() {
@@ -361,7 +361,7 @@ fn settle(round: &mut Round, plan: &mut Plan) {
     round.status.terminating = Some(terminating);
 }
 
-/// Deletes pods; those that are only surplus lose their finalizer first, because their end must not count.
+/// Deletes pods; those that are only no longer needed lose their finalizer first, because their end must not count.
 fn stop(leaving: &[&Pod], is_surplus: bool, voice: &Voice, plan: &mut Plan) {
     for pod in leaving {
         if is_surplus && has_finalizer(&pod.metadata, TRACKING_FINALIZER) {

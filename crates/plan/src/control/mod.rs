@@ -19,6 +19,7 @@ pub mod deployment;
 mod deployment_sets;
 mod deployment_status;
 
+pub mod account;
 pub mod cronjob;
 pub mod garbage;
 pub mod namespace;

@@ -41,21 +41,27 @@ pub struct Observed<'a> {
 pub fn plan(seen: &Observed, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
     let in_use = claims_in_use(seen.pods);
+    for volume in seen.volumes {
+        let is_bound = phase(volume) == "Bound" && claim_of(seen, volume).is_some();
+        protect(volume, VOLUME_FINALIZER, is_bound, &mut plan);
+    }
+    for claim in seen.claims {
+        protect(claim, CLAIM_FINALIZER, in_use.contains(&key(&claim.metadata)), &mut plan);
+    }
+    if !plan.is_empty() {
+        // What has just been written must be seen again before it is bound.
+        return plan;
+    }
     let mut taken = BTreeSet::new();
     // The oldest claim chooses first.
     let mut claims: Vec<&PersistentVolumeClaim> = seen.claims.iter().collect();
     claims.sort_by_key(|claim| (claim.metadata.creation_timestamp.clone(), claim.metadata.uid.clone()));
-    for claim in claims {
+    for claim in claims.into_iter().filter(|claim| claim.metadata.deletion_timestamp.is_none()) {
         let is_used = in_use.contains(&key(&claim.metadata));
-        protect(claim, CLAIM_FINALIZER, is_used, &mut plan);
-        if claim.metadata.deletion_timestamp.is_none() {
-            settle_claim(seen, claim, is_used, &mut taken, now, &mut plan);
-        }
+        settle_claim(seen, claim, is_used, &mut taken, now, &mut plan);
     }
-    for volume in seen.volumes {
-        let is_bound = phase(volume) == "Bound" && claim_of(seen, volume).is_some();
-        protect(volume, VOLUME_FINALIZER, is_bound, &mut plan);
-        if !taken.contains(name_of(&volume.metadata)) && volume.metadata.deletion_timestamp.is_none() {
+    for volume in seen.volumes.iter().filter(|volume| volume.metadata.deletion_timestamp.is_none()) {
+        if !taken.contains(name_of(&volume.metadata)) {
             settle_volume(seen, volume, now, &mut plan);
         }
     }
@@ -270,7 +276,8 @@ fn patch_if_changed<T>(before: &T, after: &T, plan: &mut Plan)
 where
     T: Resource + Metadata<Ty = ObjectMeta> + serde::Serialize,
 {
-    if let Some(patch) = difference(&to_value(before), &to_value(after)) {
+    if let Some(mut patch) = difference(&to_value(before), &to_value(after)) {
+        patch["metadata"]["resourceVersion"] = json!(before.metadata().resource_version);
         plan.actions.push(Action::Patch { target: Target::of(before), patch });
     }
 }
