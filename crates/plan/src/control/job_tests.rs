@@ -302,6 +302,39 @@ fn replacement_policy_failed_waits_for_the_old_pod_to_end() {
     }
 }
 
+// K-JOB-3
+#[test]
+fn without_completions_the_first_success_lets_the_others_finish() {
+    let mut world = job_world(json!({"parallelism": 2}));
+    settle(&mut world);
+    let pods = unfinished(&world);
+    world.end_pod(&pods[0], 0);
+    settle(&mut world);
+    assert_eq!(unfinished(&world), pods[1..]);
+    assert!(conditions(&world).is_empty());
+    world.end_pod(&pods[1], 1);
+    settle(&mut world);
+    assert_eq!(conditions(&world).len(), 2);
+    assert_eq!((&status(&world)["succeeded"], &status(&world)["failed"]), (&json!(1), &json!(1)));
+}
+
+// K-JOB-3
+#[test]
+fn restarts_in_place_count_towards_the_limit() {
+    let spec = json!({"completions": 1, "backoffLimit": 2, "template": {"spec": {"restartPolicy": "OnFailure"}}});
+    let mut world = job_world(spec);
+    settle(&mut world);
+    let pod = unfinished(&world).remove(0);
+    world.run_pod(&pod);
+    for (restarts, is_over) in [(1, false), (2, true)] {
+        let container = json!({"name": "c", "image": "", "imageID": "", "ready": true, "restartCount": restarts});
+        world.edit("Pod", &pod, json!({"status": {"containerStatuses": [container]}}));
+        settle(&mut world);
+        assert_eq!(!conditions(&world).is_empty(), is_over, "{restarts} restarts");
+    }
+    assert!(conditions(&world)[0].starts_with("FailureTarget=True BackoffLimitExceeded"));
+}
+
 // K-JOB-5
 #[test]
 fn a_finished_job_is_deleted_after_its_time_to_live() {

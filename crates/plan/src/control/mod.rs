@@ -11,6 +11,7 @@ pub mod job;
 mod job_indexes;
 mod job_pods;
 mod job_policy;
+mod job_scale;
 mod job_track;
 
 pub mod replicaset;
