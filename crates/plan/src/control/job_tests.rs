@@ -101,6 +101,32 @@ fn a_pod_is_counted_once_wherever_the_round_breaks_off() {
     }
 }
 
+// K-JOB-3
+#[test]
+fn a_failing_job_counts_its_stopped_pods_once_wherever_a_round_breaks_off() {
+    let mut world = job_world(json!({"completions": 3, "parallelism": 3, "backoffLimit": 0}));
+    settle(&mut world);
+    let pods = unfinished(&world);
+    world.run_pod(&pods[1]);
+    world.end_pod(&pods[0], 1);
+    for first in 0..=planned(&world).actions.len() {
+        for second in 0..4 {
+            let mut broken = world.clone();
+            for kept in [first, second] {
+                let whole = planned(&broken).actions;
+                broken.apply(&Plan { actions: whole[..kept.min(whole.len())].to_vec(), ..Plan::default() });
+            }
+            settle(&mut broken);
+            if broken.names("Pod").contains(&pods[1]) {
+                broken.end_pod(&pods[1], 137);
+            }
+            settle(&mut broken);
+            assert_eq!(status(&broken)["failed"], 3, "after {first} and {second} actions");
+            assert_eq!(conditions(&broken).len(), 2);
+        }
+    }
+}
+
 // K-JOB-3 K-JOB-4
 #[test]
 fn failures_are_retried_with_growing_delays_until_the_limit() {
