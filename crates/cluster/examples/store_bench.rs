@@ -4,15 +4,19 @@
 //! append and fdatasync, or bare reading), because only the ratio travels from one machine to another.
 //! Usage: `store_bench [directory]`; the directory decides which disk is measured.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde::Deserialize;
 use volley_cluster::store::{Bucket, Change, Draft, Expect, Options, Store, Write};
 
-type BenchStore = Store<()>;
+/// What an API server would keep parsed beside each object.
+type Labels = BTreeMap<String, String>;
+type BenchStore = Store<Labels>;
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 const VALUE_BYTES: usize = 2048;
@@ -28,7 +32,7 @@ fn main() -> Outcome<()> {
     let parent = std::env::args().nth(1).map_or_else(std::env::temp_dir, PathBuf::from);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let dir = tempfile::tempdir_in(parent)?;
-    for (writers, preallocate_bytes) in [(1, 0), (1, 4 << 20), (8, 4 << 20), (32, 4 << 20), (256, 4 << 20)] {
+    for (writers, preallocate_bytes) in [(1, 0), (1, 1 << 20), (8, 1 << 20), (32, 1 << 20), (256, 1 << 20)] {
         let options = Options { preallocate_bytes, ..Options::default() };
         runtime.block_on(measure_commits(dir.path(), writers, options))?;
     }
@@ -84,7 +88,7 @@ async fn commits_per_second(store: &Arc<BenchStore>, writers: usize) -> Outcome<
                     store.commit(vec![put(&bucket, format!("{number}-{}", count % 100))]).await?;
                     count += 1;
                 }
-                Ok::<u32, volley_cluster::store::CommitError<()>>(count)
+                Ok::<u32, volley_cluster::store::CommitError<Labels>>(count)
             })
         })
         .collect();
@@ -134,6 +138,12 @@ async fn measure_start_and_compaction(dir: &Path) -> Outcome<()> {
         store.commit((0..100).map(|number| put(&bucket, format!("{batch:05}-{number:02}"))).collect()).await?;
     }
     drop(store);
+    let before = resident_mib()?;
+    let store = open(home.path(), Options::default())?;
+    let resident = resident_mib()? - before;
+    let values = (OBJECTS * VALUE_BYTES) as f64 / f64::from(1 << 20);
+    report("resident_100k_objects", "MiB", resident, ("the values alone, MiB", values), resident / values);
+    drop(store);
     measure_start(home.path(), "start_100k_objects")?;
 
     let store = open(home.path(), Options::default())?;
@@ -153,6 +163,12 @@ async fn measure_start_and_compaction(dir: &Path) -> Outcome<()> {
     );
     drop(store);
     measure_start(home.path(), "start_100k_objects_compacted")
+}
+
+fn resident_mib() -> Outcome<f64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").parse::<f64>()? / 1024.0)
 }
 
 fn measure_start(home: &Path, figure: &str) -> Outcome<()> {
@@ -191,12 +207,33 @@ async fn slowest_commit_ms(
 }
 
 fn open(dir: &Path, options: Options) -> Outcome<Arc<BenchStore>> {
-    Ok(Store::open(dir, options, |_, _, _| ())?)
+    Ok(Store::open(dir, options, labels_of)?)
 }
 
-fn put(bucket: &Bucket, key: String) -> Write<()> {
-    let half = vec![b'x'; VALUE_BYTES / 2];
-    let draft = Draft { head: half.clone(), tail: half, meta: () };
+fn labels_of(_bucket: &str, _key: &str, value: &[u8]) -> Labels {
+    #[derive(Deserialize)]
+    struct Object {
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    struct Metadata {
+        labels: Labels,
+    }
+    serde_json::from_slice::<Object>(value).expect("the benchmark wrote it").metadata.labels
+}
+
+/// A pod-like object of `VALUE_BYTES`.
+fn put(bucket: &Bucket, key: String) -> Write<Labels> {
+    let labels = Labels::from([("app".into(), "bench".into()), ("key".into(), key.clone())]);
+    let head = format!(
+        "{{\"metadata\":{{\"labels\":{{\"app\":\"bench\",\"key\":\"{key}\"}},\"name\":\"{key}\",\"resourceVersion\":\""
+    );
+    let mut tail = String::from("\"},\"spec\":{\"env\":[");
+    while head.len() + tail.len() < VALUE_BYTES - 64 {
+        tail.push_str("{\"name\":\"SETTING\",\"value\":\"some words of text\"},");
+    }
+    tail.push_str("{}]}}");
+    let draft = Draft { head: head.into_bytes(), tail: tail.into_bytes(), meta: labels };
     Write { bucket: bucket.clone(), key: key.into(), expect: Expect::Any, change: Change::Put(draft) }
 }
 

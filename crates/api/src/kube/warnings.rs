@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 pub fn of(group: &str, kind: &str, object: &Value) -> Vec<String> {
     let template = match (group, kind) {
         ("", "Pod") => Some(("spec".to_owned(), &object["spec"])),
-        ("batch", "CronJob") => {
-            Some(("spec.jobTemplate.spec.template.spec".to_owned(), &object["spec"]["jobTemplate"]["spec"]["template"]["spec"]))
-        }
+        ("batch", "CronJob") => Some((
+            "spec.jobTemplate.spec.template.spec".to_owned(),
+            &object["spec"]["jobTemplate"]["spec"]["template"]["spec"],
+        )),
         ("batch", "Job") | ("apps", _) => Some(("spec.template.spec".to_owned(), &object["spec"]["template"]["spec"])),
         _ => None,
     };

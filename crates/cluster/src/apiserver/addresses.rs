@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use volley_api::kube::field::FieldError;
-use volley_api::kube::text;
+use volley_api::kube::{items_mut, text};
 
 /// The range that the reference uses for node ports.
 const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
@@ -130,7 +130,7 @@ impl Addresses {
 
     fn assign_ports(&self, service: &mut Value, old: Option<&Value>) -> Result<(), FieldError> {
         let held: BTreeSet<u16> = old.map(|old| node_ports(old).collect()).unwrap_or_default();
-        for (i, port) in service["spec"]["ports"].as_array_mut().into_iter().flatten().enumerate() {
+        for (i, port) in items_mut(service, "spec.ports").enumerate() {
             let path = format!("spec.ports[{i}].nodePort");
             match port["nodePort"].as_u64().unwrap_or(0) {
                 0 => {

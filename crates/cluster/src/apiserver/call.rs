@@ -29,6 +29,8 @@ pub struct Call {
     pub content_type: String,
     pub user_agent: String,
     pub body: Bytes,
+    /// The subresource that a write of the main resource came through, such as `scale`.
+    pub via: &'static str,
     /// Texts for `Warning` headers, gathered on the way.
     pub warnings: Vec<String>,
 }

@@ -55,6 +55,7 @@ impl Local<'_> {
             content_type: String::new(),
             user_agent: self.name.to_owned(),
             body: Bytes::new(),
+            via: "",
             warnings: Vec::new(),
         }
     }

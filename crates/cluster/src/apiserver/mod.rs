@@ -252,6 +252,7 @@ impl ApiServer {
             content_type: header("content-type"),
             user_agent: header("user-agent"),
             body,
+            via: "",
             warnings: Vec::new(),
         };
         let form = negotiate(&call.accept, true)?;

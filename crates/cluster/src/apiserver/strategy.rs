@@ -6,7 +6,7 @@
 use super::catalogue::Resource;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use volley_api::kube::{defaults, text, time};
+use volley_api::kube::{defaults, items_mut, text, time};
 
 /// `metadata` of an object as a map; made when it is missing.
 pub fn metadata(object: &mut Value) -> &mut Map<String, Value> {
@@ -164,7 +164,7 @@ fn carry_service(old: &Value, new: &mut Value) {
         return;
     }
     let old_ports = old["spec"]["ports"].as_array().cloned().unwrap_or_default();
-    for port in new["spec"]["ports"].as_array_mut().into_iter().flatten() {
+    for port in items_mut(new, "spec.ports") {
         let same = |other: &&Value| other["port"] == port["port"] && other["protocol"] == port["protocol"];
         if port["nodePort"].as_i64().unwrap_or(0) == 0
             && let Some(known) = old_ports.iter().find(same).map(|other| other["nodePort"].clone()).filter(|p| !p.is_null())

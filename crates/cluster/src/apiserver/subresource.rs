@@ -89,6 +89,7 @@ impl ApiServer {
         };
         // The scale is one way to write the main resource: status and metadata stay as they are.
         call.path.subresource = String::new();
+        call.via = "scale";
         let written = self.modify(call, Change::Edit(Arc::new(edit)), &options).await?;
         Ok(answer::value(200, &scale_of(call, &written.object)?, form))
     }

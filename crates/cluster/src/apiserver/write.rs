@@ -13,9 +13,10 @@ use std::sync::Arc;
 use volley_api::kube::field::FieldError;
 use volley_api::kube::status::ApiError;
 use volley_api::kube::{defaults, decode, text, validate};
+use volley_plan::custom::definition;
 use volley_plan::custom::instance::{self, Expected};
 use volley_plan::object::managed::{self, Manager, Tracked};
-use volley_plan::object::{merge, strategic};
+use volley_plan::object::{apply, merge, strategic};
 
 /// How often a change is worked out again because another writer was faster (spec K-PATCH-1).
 const RACES_MAX: usize = 16;
@@ -122,18 +123,19 @@ impl ApiServer {
         let api_version = resource.api_version();
         if let Some((config, force)) = &config {
             let manager = manager(call, options, &api_version);
-            object = managed::apply(&resource.shape, None, config, &manager, *force)?;
+            object = apply::apply(&resource.shape, None, config, &manager, *force)?;
             strategy::begin(&resource, &mut object, &uid, call.now);
         }
         self.fill(call, &mut object);
+        // Defaults count as the writer's; what the server and admission add below belongs to nobody (spec K-SSA-7).
+        if config.is_none() {
+            managed::updated(&resource.shape, None, &mut object, &manager(call, options, &api_version));
+        }
         strategy::on_create(&resource, &mut object, call.now);
         let name = text(&object, "metadata.name").to_owned();
         self.check_names(call, &object)?;
         self.admit_create(call, &mut object).await?;
         self.check(call, &object, None, &name)?;
-        if config.is_none() {
-            managed::updated(&resource.shape, None, &mut object, &manager(call, options, &api_version));
-        }
         let key = object::key(&call.path.namespace, &name);
         if self.store.get(&resource.bucket, &key).is_some() {
             return Err(ApiError::already_exists(&resource.group, &resource.plural, &name));
@@ -329,6 +331,9 @@ impl ApiServer {
         strategy::metadata(&mut new).insert("resourceVersion".into(), old["metadata"]["resourceVersion"].clone());
         strategy::on_update(&resource, &subresource, old, &mut new);
         self.fill(call, &mut new);
+        if !matches!(change, Change::Apply { .. }) && subresource != "binding" {
+            managed::updated(&resource.shape, Some(old), &mut new, &manager(call, options, &api_version));
+        }
         if subresource.is_empty() {
             self.admit_update(call, &mut new, old).await?;
         }
@@ -338,9 +343,6 @@ impl ApiServer {
         }
         let name = call.path.name.clone();
         self.check(call, &new, Some(old), &name)?;
-        if !matches!(change, Change::Apply { .. }) {
-            managed::updated(&resource.shape, Some(old), &mut new, &manager(call, options, &api_version));
-        }
         managed::keep_times(old, &mut new);
         Ok(new)
     }
@@ -364,7 +366,7 @@ impl ApiServer {
             Change::Apply { config, force } => {
                 let api_version = resource.api_version();
                 let manager = manager(call, options, &api_version);
-                return Ok(managed::apply(&resource.shape, Some(old), config, &manager, *force)?);
+                return Ok(apply::apply(&resource.shape, Some(old), config, &manager, *force)?);
             }
             Change::JsonPatch(patch) => merge::json_patch(old, patch),
             Change::MergePatch(patch) => merge::merge(old, patch),
@@ -404,6 +406,7 @@ impl ApiServer {
     fn fill(&self, call: &Call, object: &mut Value) {
         match &call.resource.custom {
             Some(custom) => custom.schema.default(object),
+            None if &*call.resource.kind == "CustomResourceDefinition" => definition::fill(object),
             None => defaults::fill(&call.resource.group, &call.resource.kind, object),
         }
     }
@@ -420,23 +423,26 @@ impl ApiServer {
     /// All checks of an object, old object at hand or not.
     fn check(&self, call: &Call, new: &Value, old: Option<&Value>, name: &str) -> Result<(), ApiError> {
         let resource = &call.resource;
-        let rule = validate::metadata::name_rule(&resource.group, &resource.kind);
-        let mut errors = validate::metadata::metadata(&new["metadata"], rule, resource.namespaced);
-        if let Some(old) = old {
-            errors.extend(validate::metadata::metadata_update(&new["metadata"], &old["metadata"]));
-        }
-        match (&resource.custom, old) {
-            (Some(custom), old) => errors.extend(custom.check(new, old, &call.path.subresource)),
-            (None, Some(old)) if call.path.subresource.is_empty() => {
-                errors.extend(validate::update(&resource.group, &resource.kind, new, old));
+        let mut errors = match (&resource.custom, old) {
+            (Some(custom), old) => {
+                let rule = validate::metadata::name_rule(&resource.group, &resource.kind);
+                let mut errors = validate::metadata::metadata(&new["metadata"], rule, resource.namespaced);
+                if let Some(old) = old {
+                    errors.extend(validate::metadata::metadata_update(&new["metadata"], &old["metadata"]));
+                }
+                errors.extend(custom.check(new, old, &call.path.subresource));
+                errors
             }
-            (None, Some(_)) => {}
-            (None, None) => errors.extend(validate::create(&resource.group, &resource.kind, new)),
-        }
+            (None, Some(old)) if call.path.subresource.is_empty() => {
+                validate::update(&resource.group, &resource.kind, new, old)
+            }
+            (None, Some(old)) => validate::metadata::metadata_update(&new["metadata"], &old["metadata"]),
+            (None, None) => validate::create(&resource.group, &resource.kind, new),
+        };
         if resource.is("apiextensions.k8s.io", "customresourcedefinitions") && call.path.subresource.is_empty() {
             errors.extend(match old {
-                Some(old) => volley_plan::custom::definition::check_update(new, old),
-                None => volley_plan::custom::definition::check(new),
+                Some(old) => definition::check_update(new, old),
+                None => definition::check(new),
             });
         }
         if errors.is_empty() { Ok(()) } else { Err(call.invalid(name, errors)) }
@@ -460,7 +466,7 @@ fn manager<'a>(call: &'a Call, options: &'a WriteOptions, api_version: &'a str) 
         _ if has_status => Tracked::ExceptStatus,
         _ => Tracked::Whole,
     };
-    let subresource = Some(call.path.subresource.as_str()).filter(|s| !s.is_empty());
+    let subresource = [call.path.subresource.as_str(), call.via].into_iter().find(|s| !s.is_empty());
     Manager { name: &options.manager, api_version, subresource, tracked, now: call.now }
 }
 

@@ -154,18 +154,18 @@ impl Compaction {
         path: &Path,
         disk: Arc<dyn Disk>,
         requests: mpsc::WeakSender<Message<M>>,
-    ) -> Compaction {
+    ) -> io::Result<Compaction> {
         let cancelled = Arc::new(AtomicBool::new(false));
         let stop = cancelled.clone();
         let path = path.to_owned();
-        let thread = std::thread::spawn(move || {
+        let thread = std::thread::Builder::new().name("store-compaction".into()).spawn(move || {
             let prepared = prepare(&memory, &path, disk.as_ref(), &stop);
             if let Some(requests) = requests.upgrade() {
                 // A writer that is gone has no use for the new file; the next start discards it.
                 let _ = requests.blocking_send(Message::Prepared(prepared));
             }
-        });
-        Compaction { waiting: Vec::new(), cancelled, thread }
+        })?;
+        Ok(Compaction { waiting: Vec::new(), cancelled, thread })
     }
 
     pub fn finish(self, outcome: Result<(), StoreError>) {
@@ -249,7 +249,10 @@ impl Prepared {
             return Err(StoreError::io("replace", &path)(error));
         }
         disk.sync_directory(disk::directory_of(&path)).map_err(|error| StoreError::ReadOnly(Arc::new(error)))?;
-        *log = Log::continue_at(&path, self.file, self.end, options);
+        let replaced = std::mem::replace(log, Log::continue_at(&path, self.file, self.end, options));
+        // Closing the last handle frees the old file's blocks, which holds up the file system for tens of milliseconds.
+        // Where no thread can be had, they are freed right here.
+        let _ = std::thread::Builder::new().spawn(move || drop(replaced));
         Ok(())
     }
 }

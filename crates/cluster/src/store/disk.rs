@@ -69,7 +69,7 @@ pub(super) fn is_full(error: &io::Error) -> bool {
 
 /// Makes the directory and takes its lock, which ends with the returned file (or with the process, however it ends).
 pub(super) fn lock_directory(dir: &Path) -> Result<File, StoreError> {
-    fs::create_dir_all(dir).map_err(StoreError::io("create directory", dir))?;
+    create_directory(dir).map_err(StoreError::io("create directory", dir))?;
     let path = dir.join("store.lock");
     let file = File::create(&path).map_err(StoreError::io("create", &path))?;
     match file.try_lock() {
@@ -77,6 +77,20 @@ pub(super) fn lock_directory(dir: &Path) -> Result<File, StoreError> {
         Err(fs::TryLockError::WouldBlock) => Err(StoreError::Locked { path: dir.to_owned() }),
         Err(fs::TryLockError::Error(source)) => Err(StoreError::io("lock", &path)(source)),
     }
+}
+
+/// Makes the directory and its parents, and makes their names durable: a store must not vanish with its directory.
+fn create_directory(dir: &Path) -> io::Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    let parent = directory_of(dir);
+    create_directory(parent)?;
+    match fs::create_dir(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    MachineDisk.sync_directory(parent)
 }
 
 /// The directory of a file that the store made, so it always has one.

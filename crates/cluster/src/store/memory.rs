@@ -144,15 +144,17 @@ impl<M> Memory<M> {
                 undone.insert(&event.entry.key, event.previous.as_ref());
             }
         }
-        let mut entries: BTreeMap<&str, &Arc<Entry<M>>> =
-            with_prefix(&shelf.objects, prefix).map(|(key, entry)| (&**key, entry)).collect();
-        for (key, previous) in undone {
-            match previous {
-                Some(entry) => entries.insert(key, entry),
-                None => entries.remove(key),
-            };
+        let mut entries = Vec::new();
+        for (key, entry) in with_prefix(&shelf.objects, prefix) {
+            match undone.remove(&**key) {
+                Some(previous) => entries.extend(previous.cloned()),
+                None => entries.push(entry.clone()),
+            }
         }
-        Ok(Listing { revision, entries: entries.into_values().cloned().collect() })
+        // What is left was deleted since. Two sorted runs are merged in linear time by the standard sort.
+        entries.extend(undone.into_values().flatten().cloned());
+        entries.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(Listing { revision, entries })
     }
 
     /// Every bucket with its entries, for a snapshot.
@@ -224,6 +226,9 @@ impl<M> Memory<M> {
 
     /// Wakes the watchers of these buckets; called after `apply`, under a read lock at most.
     pub fn wake(&self, buckets: &[Bucket]) {
+        if buckets.is_empty() {
+            return;
+        }
         for bucket in buckets {
             self.shelves[bucket.index].wake.send_replace(self.revision);
         }

@@ -71,7 +71,7 @@ impl Default for Options {
             ring_events_max: 10_000,
             ring_bytes_max: 64 << 20,
             compact_bytes_min: 32 << 20,
-            preallocate_bytes: 4 << 20,
+            preallocate_bytes: 1 << 20,
             disk: Arc::new(MachineDisk),
         }
     }

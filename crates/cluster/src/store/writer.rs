@@ -117,12 +117,12 @@ impl<M: Send + Sync + 'static> Writer<M> {
             }
             return;
         }
-        if !batch.staged.is_empty() {
-            self.show(batch.staged);
-        }
+        let touched = self.show(batch.staged);
         for (reply, answer) in batch.answers {
             let _ = reply.send(answer);
         }
+        // Waking a thousand watchers takes longer than the commit, so writers are answered first.
+        self.memory.read().wake(&touched);
     }
 
     fn make_durable(&mut self, batch: &Batch<M>) -> Result<(), Failure> {
@@ -147,14 +147,16 @@ impl<M: Send + Sync + 'static> Writer<M> {
         })
     }
 
-    fn show(&self, staged: Vec<Staged<M>>) {
+    /// Makes the batch visible and names its buckets.
+    fn show(&self, staged: Vec<Staged<M>>) -> Vec<Bucket> {
         let mut touched: Vec<Bucket> = staged.iter().map(|staged| staged.bucket.clone()).collect();
         touched.sort_unstable_by_key(|bucket| bucket.index);
         touched.dedup_by_key(|bucket| bucket.index);
         let log_end = self.log.as_ref().map_or(0, |log| log.end);
         let evicted = self.memory.write().apply(staged, log_end);
-        self.memory.read().wake(&touched);
+        // The lock is free again here: giving back memory must not hold up readers.
         drop(evicted);
+        touched
     }
 
     /// Starts when more of the log is dead than alive, and enough of it to be worth the I/O.
@@ -168,23 +170,29 @@ impl<M: Send + Sync + 'static> Writer<M> {
         }
     }
 
+    /// Starts a compaction, or joins the one under way. Who asked is answered when it ends.
     fn start_compaction(&mut self, reply: Option<oneshot::Sender<Result<(), StoreError>>>) {
-        let refusal = match (&self.log, &self.broken) {
-            (None, _) => Some(StoreError::NoDisk),
-            (Some(_), Some(error)) => Some(StoreError::ReadOnly(error.clone())),
-            (Some(_), None) => None,
-        };
-        if let Some(refusal) = refusal {
-            if let Some(reply) = reply {
-                let _ = reply.send(Err(refusal));
+        match self.running_compaction() {
+            Ok(compaction) => compaction.waiting.extend(reply),
+            Err(error) => {
+                if let Some(reply) = reply {
+                    let _ = reply.send(Err(error));
+                }
             }
-            return;
         }
-        let Some(log) = &self.log else { return };
-        let compaction = self.compaction.get_or_insert_with(|| {
-            Compaction::start(self.memory.clone(), &log.path, self.options.disk.clone(), self.requests.clone())
-        });
-        compaction.waiting.extend(reply);
+    }
+
+    fn running_compaction(&mut self) -> Result<&mut Compaction, StoreError> {
+        let log = self.log.as_ref().ok_or(StoreError::NoDisk)?;
+        if let Some(error) = &self.broken {
+            return Err(StoreError::ReadOnly(error.clone()));
+        }
+        if self.compaction.is_none() {
+            let (memory, disk) = (self.memory.clone(), self.options.disk.clone());
+            let started = Compaction::start(memory, &log.path, disk, self.requests.clone());
+            self.compaction = Some(started.map_err(StoreError::io("start compacting", &log.path))?);
+        }
+        Ok(self.compaction.as_mut().expect("started above when none was running"))
     }
 
     /// Writes the last frames into the new file and puts it in the place of the old.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use volley_api::kube::quantity::Quantity;
-use volley_api::kube::text;
+use volley_api::kube::{items_mut, text};
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
@@ -52,8 +52,8 @@ fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
 
 fn fill(pod: &mut Value, item: &Value) {
     let mut told = Vec::new();
-    for (list, word) in [("initContainers", "init container"), ("containers", "container")] {
-        for container in pod["spec"][list].as_array_mut().into_iter().flatten() {
+    for (list, word) in [("spec.initContainers", "init container"), ("spec.containers", "container")] {
+        for container in items_mut(pod, list) {
             let requests = fill_map(container, "requests", &item["defaultRequest"]);
             let limits = fill_map(container, "limits", &item["default"]);
             let name = text(container, "name");

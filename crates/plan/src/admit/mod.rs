@@ -6,7 +6,7 @@ pub mod limits;
 pub mod quota;
 
 use serde_json::{Value, json};
-use volley_api::kube::text;
+use volley_api::kube::{items_mut, text};
 
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 const TOKEN_MOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -104,8 +104,8 @@ pub fn service_account(
 fn mount_token(pod: &mut Value, suffix: &str) {
     let volume = format!("kube-api-access-{suffix}");
     let mut used = false;
-    for list in ["initContainers", "containers"] {
-        for container in pod["spec"][list].as_array_mut().into_iter().flatten() {
+    for list in ["spec.initContainers", "spec.containers"] {
+        for container in items_mut(pod, list) {
             let mounts = container["volumeMounts"].as_array().cloned().unwrap_or_default();
             if mounts.iter().any(|mount| mount["mountPath"] == TOKEN_MOUNT) {
                 continue;

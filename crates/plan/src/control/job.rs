@@ -5,7 +5,7 @@
 
 use super::job_indexes::{self, Indexes};
 use super::job_policy::{self, Verdict};
-use super::{Action, Plan, Propagation, Target, Voice, claim, has_finalizer, job_pods, job_track, pods, seconds_since};
+use super::{Action, Plan, Target, Voice, claim, has_finalizer, job_pods, job_track, pods, seconds_since, ttl};
 use super::{wire_time, without_finalizer};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
@@ -50,14 +50,11 @@ pub(super) struct Round<'a> {
 }
 
 pub fn plan(seen: &Observed, now: Timestamp) -> Plan {
-    let mut plan = Plan::default();
     let job = seen.job;
+    let mut plan = ttl::plan_job(job, now);
     let Some(spec) = job.spec.as_ref() else {
         return plan;
     };
-    if let Some(finished) = finished_at(job) {
-        expire(job, spec, finished, now, &mut plan);
-    }
     if spec.managed_by.as_deref().is_some_and(|manager| manager != CONTROLLER_NAME) {
         return plan;
     }
@@ -90,19 +87,6 @@ pub(super) fn finished_at(job: &Job) -> Option<Timestamp> {
     let is_end = |c: &&JobCondition| (c.type_ == "Complete" || c.type_ == "Failed") && c.status == "True";
     let end = conditions.iter().find(is_end)?;
     Some(end.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0))
-}
-
-/// Deletes a Job, and in the background its pods, once `ttlSecondsAfterFinished` has passed (K-JOB-5).
-fn expire(job: &Job, spec: &JobSpec, finished: Timestamp, now: Timestamp, plan: &mut Plan) {
-    let Some(ttl) = spec.ttl_seconds_after_finished.filter(|_| job.metadata.deletion_timestamp.is_none()) else {
-        return;
-    };
-    let left = i64::from(ttl) - seconds_since(finished, now);
-    if left > 0 {
-        plan.requeue(left);
-    } else {
-        plan.actions.push(Action::Delete { target: Target::of(job), propagation: Propagation::Background });
-    }
 }
 
 impl<'a> Round<'a> {

@@ -19,6 +19,17 @@ pub mod deployment;
 mod deployment_sets;
 mod deployment_status;
 
+pub mod cronjob;
+pub mod garbage;
+pub mod namespace;
+
+pub mod endpoints;
+pub mod volumes;
+
+pub mod disruption;
+pub mod quota;
+pub mod ttl;
+
 #[cfg(test)]
 mod deployment_tests;
 #[cfg(test)]
@@ -90,6 +101,11 @@ pub enum Action {
         patch: Value,
     },
     PatchStatus {
+        target: Target,
+        patch: Value,
+    },
+    /// Patches a namespace through its subresource `finalize`.
+    Finalize {
         target: Target,
         patch: Value,
     },
@@ -244,4 +260,3 @@ fn difference(old: &Value, new: &Value) -> Option<Value> {
     }
     Some(Value::Object(patch))
 }
-pub mod quota;

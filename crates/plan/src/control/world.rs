@@ -107,7 +107,9 @@ impl World {
                     }
                 }
                 Action::Delete { target, .. } => self.delete(&target.kind, &target.name),
-                Action::Patch { target, patch } | Action::PatchStatus { target, patch } => {
+                Action::Patch { target, patch }
+                | Action::PatchStatus { target, patch }
+                | Action::Finalize { target, patch } => {
                     self.edit(&target.kind, &target.name, patch.clone());
                 }
             }

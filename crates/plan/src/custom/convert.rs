@@ -48,7 +48,7 @@ fn text_to_cel(node: Option<&Node>, text: &str) -> CelValue {
     static TIMESTAMP: LazyLock<Option<Program>> = LazyLock::new(|| Program::compile("timestamp(text)").ok());
     static DURATION: LazyLock<Option<Program>> = LazyLock::new(|| Program::compile("duration(text)").ok());
     let plain = CelValue::String(Arc::new(text.to_owned()));
-    let program = match node.and_then(|node| node.format).map(super::format::Format::name) {
+    let program = match node.and_then(|node| node.format).map(|format| format.name) {
         Some("date-time") => &*TIMESTAMP,
         Some("duration") => &*DURATION,
         _ => return plain,

@@ -1,7 +1,6 @@
 //! CustomResourceDefinitions themselves: what is filled in, what is refused, and which names are accepted (K-CRD-1,
 //! K-CRD-4). The API server calls `fill`, then `check` or `check_update`, then `status`.
 
-use super::name;
 use super::rules;
 use super::schema::{Schema, is_true};
 use super::{selectable, structural};
@@ -9,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use volley_api::kube::field::FieldError;
-use volley_api::kube::{at, text};
+use volley_api::kube::{at, names, text, time};
 
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
 const COLUMN_FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
@@ -50,7 +49,7 @@ pub fn check(crd: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let own_name = text(crd, "metadata.name");
     if !own_name.is_empty() {
-        let mut problems = name::subdomain_problems(own_name);
+        let mut problems = names::dns_subdomain(own_name);
         if own_name != format!("{}.{}", text(crd, "spec.names.plural"), text(crd, "spec.group")) {
             problems.push("must be spec.names.plural+\".\"+spec.group".to_owned());
         }
@@ -58,11 +57,7 @@ pub fn check(crd: &Value) -> Vec<FieldError> {
     }
     errors.extend(check_spec(crd));
     errors.extend(check_approval(crd));
-    if at(crd, "spec.preserveUnknownFields") == Some(&Value::Bool(true)) {
-        let detail =
-            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
-        errors.push(FieldError::invalid("spec.preserveUnknownFields", true, detail));
-    }
+    errors.extend(check_preserve(crd));
     errors
 }
 
@@ -79,10 +74,25 @@ pub fn check_update(new: &Value, old: &Value) -> Vec<FieldError> {
         }
     }
     errors.extend(check_stored_versions(new, old));
-    if at(old, "metadata.annotations").and_then(|annotations| annotations.get(APPROVAL)).is_some() {
-        errors.extend(check_approval(new));
+    // An approval that was missing may stay so: a controller may own the spec but not the annotation.
+    let approval = check_approval(new);
+    if approval.as_ref().map(|error| error.problem) != check_approval(old).map(|error| error.problem) {
+        errors.extend(approval);
+    }
+    if !keeps_unknown_fields(old) {
+        errors.extend(check_preserve(new));
     }
     errors
+}
+
+fn keeps_unknown_fields(crd: &Value) -> bool {
+    at(crd, "spec.preserveUnknownFields") == Some(&Value::Bool(true))
+}
+
+fn check_preserve(crd: &Value) -> Option<FieldError> {
+    let detail =
+        "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
+    keeps_unknown_fields(crd).then(|| FieldError::invalid("spec.preserveUnknownFields", true, detail))
 }
 
 /// A version that was ever stored must stay, or objects stored in it could not be read.
@@ -147,7 +157,7 @@ fn check_spec(crd: &Value) -> Vec<FieldError> {
 
 fn check_group_and_scope(crd: &Value, errors: &mut Vec<FieldError>) {
     let group = text(crd, "spec.group");
-    let problems = name::subdomain_problems(group);
+    let problems = names::dns_subdomain(group);
     if group.is_empty() {
         errors.push(FieldError::required("spec.group", ""));
     } else if !problems.is_empty() {
@@ -172,7 +182,7 @@ fn check_versions(crd: &Value, errors: &mut Vec<FieldError>) {
     let versions = versions(crd);
     for (index, version) in versions.iter().enumerate() {
         let path = format!("spec.versions[{index}]");
-        let problems = name::label_problems(text(version, "name"));
+        let problems = names::dns1035_label(text(version, "name"));
         if !problems.is_empty() {
             errors.push(FieldError::invalid(format!("{path}.name"), text(version, "name"), &problems.join(",")));
         }
@@ -331,7 +341,7 @@ fn check_selectable_fields(version: &Value, path: &str, errors: &mut Vec<FieldEr
 
 fn check_names(crd: &Value, errors: &mut Vec<FieldError>) {
     let mut check = |path: String, value: &str, is_kind: bool| {
-        let problems = name::label_problems(&if is_kind { value.to_lowercase() } else { value.to_owned() });
+        let problems = names::dns1035_label(&if is_kind { value.to_lowercase() } else { value.to_owned() });
         let advice = if is_kind { "may have mixed case, but should otherwise match: " } else { "" };
         if !problems.is_empty() {
             errors.push(FieldError::invalid(path, value, &format!("{advice}{}", problems.join(","))));
@@ -389,15 +399,24 @@ fn check_conversion(crd: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What a client should know about a CRD that is accepted nevertheless.
-pub fn warnings(crd: &Value) -> Vec<String> {
+/// What a client should know about a CRD that is accepted nevertheless; an update is warned about what is new in it.
+pub fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+    let known: BTreeSet<String> = old.map(all_warnings).unwrap_or_default().into_iter().collect();
+    let mut warnings = all_warnings(new);
+    warnings.retain(|warning| !known.contains(warning));
+    warnings
+}
+
+fn all_warnings(crd: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     for schema in versions(crd).iter().filter_map(|version| at(version, "schema.openAPIV3Schema")) {
+        structural::unknown_formats(schema, &mut warnings);
         if let Ok(compiled) = Schema::compile(schema) {
             rules::unsupported(&compiled.root, &mut warnings);
         }
     }
-    warnings.dedup();
+    let mut seen = BTreeSet::new();
+    warnings.retain(|warning| seen.insert(warning.clone()));
     warnings
 }
 
@@ -462,7 +481,7 @@ fn condition<'a>(status: Option<&'a Value>, kind: &str) -> Option<&'a Value> {
 
 /// Sets a condition (type, status, reason, message); its time changes only with its status.
 fn put_condition(conditions: &mut Vec<Value>, [kind, status, reason, message]: [&str; 4], now: Timestamp) {
-    let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let now = time::seconds(now);
     let mut new =
         json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now});
     match conditions.iter_mut().find(|condition| text(condition, "type") == kind) {

@@ -291,8 +291,19 @@ fn rules_that_cannot_be_evaluated_are_warned_about() {
     let crd = widgets(
         json!({"type": "object", "x-kubernetes-validations": [{"rule": "cel.bind(a, 1, a == 1) && [2].sortBy(x, x) == [2]"}]}),
     );
-    assert_eq!(warnings(&crd).len(), 2, "{:?}", warnings(&crd));
-    assert!(warnings(&plain()).is_empty());
+    assert_eq!(warnings(&crd, None).len(), 2, "{:?}", warnings(&crd, None));
+    assert!(warnings(&crd, Some(&crd)).is_empty());
+    assert!(warnings(&plain(), None).is_empty());
+}
+
+// K-CRD-6
+#[test]
+fn formats_that_are_not_checked_are_warned_about() {
+    let schema = json!({"type": "object", "properties": {
+        "a": {"type": "string", "format": "colour"}, "b": {"type": "string", "format": "colour"},
+        "c": {"type": "string", "format": "date-time"}, "d": {"type": "integer", "format": "int32"},
+    }});
+    assert_eq!(warnings(&widgets(schema), None), [r#"unrecognized format "colour""#]);
 }
 
 #[test]

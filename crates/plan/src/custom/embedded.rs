@@ -1,11 +1,11 @@
 //! Embedded resources (`x-kubernetes-embedded-resource`): whole objects inside an object, with a version, a kind and
 //! metadata of their own.
 
-use super::name;
 use super::place::Place;
 use super::schema::{Additional, Node};
 use serde_json::{Map, Value};
 use volley_api::kube::field::FieldError;
+use volley_api::kube::names;
 
 pub(super) fn validate(root: &Node, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -46,7 +46,7 @@ fn check_resource(members: &Map<String, Value>, place: &Place<'_>, errors: &mut 
         (!is_group_version).then(|| format!("unexpected GroupVersion string: {version}"))
     });
     check_text(members, "kind", place, errors, |kind| {
-        let problems = name::label_problems(&kind.to_ascii_lowercase());
+        let problems = names::dns1035_label(&kind.to_ascii_lowercase());
         let advice = "may have mixed case, but should otherwise match: ";
         (!problems.is_empty()).then(|| format!("{advice}{}", problems.join(",")))
     });

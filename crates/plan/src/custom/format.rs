@@ -1,41 +1,25 @@
-//! The `format` keyword: which formats are known for a type, and what they accept. Unknown formats are ignored.
+//! The `format` keyword: which formats are known, and what they accept. Unknown formats are ignored.
 
 use super::pattern;
-use super::schema::Type;
 use jiff::civil::Date;
 use regex::Regex;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
+use volley_api::kube::names;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
-    Int32,
-    Int64,
-    Float,
-    Double,
-    /// A text format, by its row in `TEXT_FORMATS`.
-    Text(&'static TextFormat),
-}
-
+/// One known format. Formats of numbers are not among them: the reference ignores those.
 #[derive(Debug)]
-pub(super) struct TextFormat {
-    name: &'static str,
-    accepts: fn(&str) -> bool,
+pub(super) struct Format {
+    pub(super) name: &'static str,
+    pub(super) accepts: fn(&str) -> bool,
 }
 
-impl PartialEq for TextFormat {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
-}
-impl Eq for TextFormat {}
-
-const fn row(name: &'static str, accepts: fn(&str) -> bool) -> TextFormat {
-    TextFormat { name, accepts }
+const fn row(name: &'static str, accepts: fn(&str) -> bool) -> Format {
+    Format { name, accepts }
 }
 
 /// Names are compared without dashes, so `date-time` and `datetime` are one; texts use the name of the schema's row.
-static TEXT_FORMATS: [TextFormat; 26] = [
+static FORMATS: [Format; 26] = [
     row("bsonobjectid", |text| text.len() == 24 && text.bytes().all(|b| b.is_ascii_hexdigit())),
     row("byte", is_base64),
     row("cidr", is_cidr),
@@ -51,10 +35,8 @@ static TEXT_FORMATS: [TextFormat; 26] = [
     row("isbn", |text| is_isbn10(text) || is_isbn13(text)),
     row("isbn10", is_isbn10),
     row("isbn13", is_isbn13),
-    row("k8s-long-name", |text| super::name::subdomain_problems(text).is_empty()),
-    row("k8s-short-name", |text| {
-        !text.contains('.') && text.len() <= 63 && super::name::subdomain_problems(text).is_empty()
-    }),
+    row("k8s-long-name", |text| names::dns_subdomain(text).is_empty()),
+    row("k8s-short-name", |text| !text.contains('.') && text.len() <= 63 && names::dns_subdomain(text).is_empty()),
     row("mac", |text| MAC.is_match(text)),
     row("password", |_| true),
     row("rgbcolor", |text| RGB_COLOR.is_match(text)),
@@ -66,41 +48,13 @@ static TEXT_FORMATS: [TextFormat; 26] = [
     row("uuid5", |text| UUID5.is_match(text)),
 ];
 
-impl Format {
-    /// The format of a value of these types, if it is one that is checked.
-    pub(super) fn of(name: &str, types: &[Type]) -> Option<Format> {
-        match (types, name) {
-            (_, "") => None,
-            ([Type::Integer], "int32") => Some(Format::Int32),
-            ([Type::Integer], "int64") => Some(Format::Int64),
-            ([Type::Number], "float") => Some(Format::Float),
-            ([Type::Number], "double") => Some(Format::Double),
-            // Integer-or-string has two types and is looked up like text.
-            ([] | [Type::String] | [_, _], _) => {
-                let wanted = name.replace('-', "");
-                TEXT_FORMATS.iter().find(|row| row.name.replace('-', "") == wanted).map(Format::Text)
-            }
-            _ => None,
-        }
+/// The format of this name, if it is one that is checked.
+pub(super) fn find(name: &str) -> Option<&'static Format> {
+    if name.is_empty() {
+        return None;
     }
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Format::Int32 => "int32",
-            Format::Int64 => "int64",
-            Format::Float => "float",
-            Format::Double => "double",
-            Format::Text(row) => row.name,
-        }
-    }
-
-    /// Whether a text is of this format; number formats say nothing about text.
-    pub(super) fn accepts(self, text: &str) -> bool {
-        match self {
-            Format::Int32 | Format::Int64 | Format::Float | Format::Double => true,
-            Format::Text(row) => (row.accepts)(text),
-        }
-    }
+    let wanted = name.replace('-', "");
+    FORMATS.iter().find(|row| row.name.replace('-', "") == wanted)
 }
 
 fn fixed(source: &str) -> Regex {
@@ -308,22 +262,22 @@ mod tests {
             ("k8s-long-name", &["a-b.c"], &["A", "a..b"]),
         ];
         for (name, good, bad) in cases {
-            let format = Format::of(name, &[Type::String]).unwrap();
+            let format = find(name).unwrap();
             for text in good {
-                assert!(format.accepts(text), "{name} takes {text}");
+                assert!((format.accepts)(text), "{name} takes {text}");
             }
             for text in bad {
-                assert!(!format.accepts(text), "{name} refuses {text}");
+                assert!(!(format.accepts)(text), "{name} refuses {text}");
             }
         }
     }
 
     // K-CRD-6
     #[test]
-    fn formats_of_other_types_and_unknown_formats_are_ignored() {
-        assert_eq!(Format::of("int32", &[Type::Integer]), Some(Format::Int32));
-        assert_eq!(Format::of("int32", &[Type::String]), None);
-        assert_eq!(Format::of("quantity", &[Type::String]), None);
-        assert_eq!(Format::of("date-time", &[Type::Object]), None);
+    fn formats_of_numbers_and_unknown_formats_are_ignored() {
+        for name in ["", "int32", "int64", "double", "quantity"] {
+            assert!(find(name).is_none(), "{name}");
+        }
+        assert_eq!(find("datetime").unwrap().name, "date-time");
     }
 }

@@ -5,6 +5,7 @@ use super::number::number_text;
 use super::pattern;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use volley_api::kube::time;
 
 /// Paths come from users and are evaluated for every row; `..` over a large object stops here.
 const RESULTS_MAX: usize = 10_000;
@@ -421,10 +422,7 @@ fn age(text: &str, now: Timestamp) -> String {
     if text.is_empty() || text == "null" {
         return "<unknown>".to_owned();
     }
-    match text.parse::<Timestamp>() {
-        Ok(then) => human_duration(now.as_second() - then.as_second()),
-        Err(_) => "<invalid>".to_owned(),
-    }
+    time::parse(text).map_or_else(|| "<invalid>".to_owned(), |then| time::age(Some(then), now))
 }
 
 /// A field that list selectors may name (K-CR-6).
@@ -450,27 +448,6 @@ pub fn selectable_fields(version: &Value) -> Vec<SelectableField> {
     paths
         .map(|path| SelectableField { name: path.trim_start_matches('.').to_owned(), path: JsonPath::parse(path) })
         .collect()
-}
-
-/// The time since then in two units at most (K-TAB-4).
-fn human_duration(seconds: i64) -> String {
-    let (minutes, hours, days, years) = (seconds / 60, seconds / 3600, seconds / 86_400, seconds / (86_400 * 365));
-    let pair = |big: i64, big_unit: &str, small: i64, small_unit: &str| {
-        if small == 0 { format!("{big}{big_unit}") } else { format!("{big}{big_unit}{small}{small_unit}") }
-    };
-    match seconds {
-        ..-1 => "<invalid>".to_owned(),
-        -1..0 => "0s".to_owned(),
-        0..120 => format!("{seconds}s"),
-        120..600 => pair(minutes, "m", seconds % 60, "s"),
-        600..10_800 => format!("{minutes}m"),
-        10_800..28_800 => pair(hours, "h", minutes % 60, "m"),
-        28_800..172_800 => format!("{hours}h"),
-        172_800..691_200 => pair(days, "d", hours % 24, "h"),
-        691_200..63_072_000 => format!("{days}d"),
-        63_072_000..252_288_000 => pair(years, "y", days % 365, "d"),
-        252_288_000.. => format!("{years}y"),
-    }
 }
 
 #[cfg(test)]

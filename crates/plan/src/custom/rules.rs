@@ -4,12 +4,12 @@
 //! would be worse, and `definition::warnings` says so when the CRD is written.
 
 use super::convert::to_cel;
+use super::expression;
 use super::number::value_text;
 use super::place::Place;
 use super::schema::{Additional, Node, Type, text};
 use super::validate::OldItems;
 use kube_cel::KubeCelExt;
-use kube_cel::cel::common::ast::Expr;
 use kube_cel::cel::objects::OptionalValue;
 use kube_cel::cel::{Context, ExecutionError, Program, Value as CelValue};
 use serde_json::Value;
@@ -69,7 +69,7 @@ fn compile_rule(rule: &Value, place: &Place<'_>, errors: &mut Vec<FieldError>) -
     let message_program = program("messageExpression");
     let program = program("rule")?;
     let uses_old = program.references().has_variable("oldSelf");
-    let (size, nesting) = measure(&program.expression().expr);
+    let (size, nesting) = expression::measure(&program.expression().expr);
     Some(Rule {
         uses_old,
         size,
@@ -97,37 +97,18 @@ fn parse(source: &str) -> Result<Option<Program>, String> {
     if source.len() > RULE_BYTES_MAX {
         return Err(format!("expression is longer than {RULE_BYTES_MAX} bytes"));
     }
-    Program::compile(source).map(Some).map_err(|error| error.to_string().trim().to_owned())
+    let program = Program::compile(source).map_err(|error| error.to_string().trim().to_owned())?;
+    // A macro that we lack leaves the names which it would declare undeclared.
+    let is_complete = expression::unsupported(&program, functions()).is_empty();
+    match expression::undeclared(&program.expression().expr, &mut vec!["self", "oldSelf"]) {
+        Some(name) if is_complete => Err(format!("undeclared reference to '{name}' (in container '')")),
+        _ => Ok(Some(program)),
+    }
 }
 
 /// Whether a rule looks at the value before the change.
 pub(super) fn uses_old(source: &str) -> bool {
     matches!(parse(source), Ok(Some(program)) if program.references().has_variable("oldSelf"))
-}
-
-/// The number of an expression's parts and the depth of its comprehensions.
-fn measure(expression: &Expr) -> (u64, u32) {
-    let mut size = 1;
-    let mut nesting = 0;
-    let mut visit = |part: &Expr, extra: u32| {
-        let (part_size, part_nesting) = measure(part);
-        size += part_size;
-        nesting = nesting.max(part_nesting + extra);
-    };
-    match expression {
-        Expr::Call(call) => {
-            call.target.iter().for_each(|target| visit(&target.expr, 0));
-            call.args.iter().for_each(|argument| visit(&argument.expr, 0));
-        }
-        Expr::Comprehension(loops) => {
-            visit(&loops.iter_range.expr, 0);
-            visit(&loops.loop_step.expr, 1);
-        }
-        Expr::List(list) => list.elements.iter().for_each(|element| visit(&element.expr, 0)),
-        Expr::Select(select) => visit(&select.operand.expr, 0),
-        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) | Expr::Map(_) | Expr::Struct(_) => {}
-    }
-    (size, nesting)
 }
 
 /// The functions that a schema's rules use and that we cannot evaluate, with their rules.
@@ -136,9 +117,7 @@ pub(super) fn unsupported(node: &Node, found: &mut Vec<String>) {
         return;
     }
     for rule in &node.rules {
-        let references = rule.program.references();
-        let mut names: Vec<&str> = references.functions().into_iter().filter(|name| is_unknown(name)).collect();
-        names.sort_unstable();
+        let names = expression::unsupported(&rule.program, functions());
         found.extend(names.iter().map(|name| format!("{name}() in rule {:?} is not supported", rule.source)));
     }
     let additional = match &node.additional {
@@ -148,13 +127,6 @@ pub(super) fn unsupported(node: &Node, found: &mut Vec<String>) {
     for sub in node.properties.iter().map(|(_, sub)| sub).chain(additional).chain(node.items.as_deref()) {
         unsupported(sub, found);
     }
-}
-
-/// Operators have names such as `_&&_`; a named function is known if calling it fails for any other reason.
-fn is_unknown(name: &str) -> bool {
-    let is_named = name.chars().all(|c| c.is_ascii_alphanumeric());
-    let call = if is_named { Program::compile(&format!("{name}()")).ok() } else { None };
-    call.is_some_and(|call| matches!(call.execute(functions()), Err(ExecutionError::UndeclaredReference(_))))
 }
 
 /// Evaluates all rules on an object; `old` is the object before an update.

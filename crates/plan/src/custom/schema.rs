@@ -3,7 +3,7 @@
 //! The API server keeps one `Schema` per served version. `prune`, `default` and `check` are what a write does to an
 //! instance, in this order (K-CRD-7); reads only `default`.
 
-use super::format::Format;
+use super::format::{self, Format};
 use super::pattern;
 use super::place::Place;
 use super::rules::Rule;
@@ -79,7 +79,7 @@ pub(super) struct Node {
     pub(super) is_nullable: bool,
     pub(super) keeps_unknown: bool,
     pub(super) is_embedded: bool,
-    pub(super) format: Option<Format>,
+    pub(super) format: Option<&'static Format>,
     /// Sorted by name.
     pub(super) properties: Vec<(Box<str>, Node)>,
     pub(super) additional: Additional,
@@ -244,7 +244,7 @@ impl Compiler {
             is_nullable: is_true(schema, "nullable"),
             keeps_unknown: is_true(schema, "x-kubernetes-preserve-unknown-fields"),
             is_embedded: is_true(schema, "x-kubernetes-embedded-resource"),
-            format: Format::of(text(schema, "format"), types),
+            format: format::find(text(schema, "format")),
             properties: self.properties(schema, place, depth),
             additional: self.additional(schema, place, depth),
             items: schema

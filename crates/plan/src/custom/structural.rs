@@ -4,7 +4,7 @@
 
 use super::place::Place;
 use super::schema::{Node, Schema, is_true, object, text};
-use super::{embedded, prune, rules, selectable, validate};
+use super::{embedded, format, prune, rules, selectable, validate};
 use serde_json::Value;
 use volley_api::kube::field::FieldError;
 
@@ -584,5 +584,19 @@ fn check_old(schema: &Value, place: &Place<'_>, around: Around<'_>, errors: &mut
             );
             errors.invalid(&at, "rule", text(rule, "rule"), &detail);
         }
+    }
+}
+
+/// Warns about formats of text that are not checked.
+pub(super) fn unknown_formats(schema: &Value, warnings: &mut Vec<String>) {
+    let format = text(schema, "format");
+    if text(schema, "type") == "string" && !format.is_empty() && format::find(format).is_none() {
+        warnings.push(format!("unrecognized format {}", Value::from(format)));
+    }
+    let single = ["items", "not", "additionalProperties"].into_iter().filter_map(|keyword| schema.get(keyword));
+    let branches =
+        ["allOf", "anyOf", "oneOf"].into_iter().filter_map(|keyword| schema.get(keyword)?.as_array()).flatten();
+    for sub in single.chain(branches).chain(object(schema, "properties").map(|(_, sub)| sub)) {
+        unknown_formats(sub, warnings);
     }
 }

@@ -3,12 +3,12 @@
 //! Each check counts what matched, because a failed `anyOf` or `oneOf` reports the branch that came closest. With an
 //! old value, errors in parts that did not change are forgiven (ratcheting).
 
-use super::format::Format;
 use super::lists;
-use super::number::{float_text, value_text};
+use super::number::{float_text, number_text, value_text};
 use super::place::Place;
 use super::schema::{Additional, Limits, ListKind, Node, Type};
 use serde_json::{Map, Number, Value};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use volley_api::kube::field::{FieldError, Problem};
 
@@ -131,8 +131,8 @@ fn check_type(node: &Node, value: &Value, place: &Place<'_>) -> Outcome {
     let has_type = node.is(found) || is_whole_float || is_integer_for_number;
     let is_text_or_list = matches!(found, Type::String | Type::Array);
     if let Some(format) = node.format {
-        if !is_text_or_list && !has_type && found_format != format.name() {
-            return fail(format.name(), found_format);
+        if !is_text_or_list && !has_type {
+            return fail(format.name, found_format);
         }
         if is_text_or_list && !node.is(Type::Number) && !node.is(Type::Integer) {
             return fits;
@@ -171,11 +171,11 @@ fn check_text(node: &Node, text: &str, place: &Place<'_>, outcome: &mut Outcome)
     {
         outcome.add(error);
     }
-    if let Some(format @ Format::Text(_)) = node.format {
+    if let Some(format) = node.format {
         outcome.matched += 1;
-        if !format.accepts(text) {
+        if !(format.accepts)(text) {
             let quoted = Value::from(text).to_string();
-            let what = format!("must be of type {}: {quoted}", format.name());
+            let what = format!("must be of type {}: {quoted}", format.name);
             outcome.add(at(place, Problem::TypeInvalid, &quoted, &what));
         }
     }
@@ -201,83 +201,45 @@ fn text_error(limits: &Limits, text: &str, place: &Place<'_>) -> Option<FieldErr
 
 fn check_number(node: &Node, number: &Number, place: &Place<'_>, outcome: &mut Outcome) {
     outcome.matched += 2;
-    let value = number.as_f64().unwrap_or(f64::NAN);
-    if let Some(text) = range_error(node, value, "Checked", place) {
-        outcome.add(nowhere(&text));
-    }
     let Some(limits) = &node.limits else { return };
-    let shown = super::number::number_text(number);
-    if let Some(factor) = limits.multiple_of {
-        if let Some(text) = range_error(node, factor, "MultipleOf", place) {
-            outcome.add(nowhere(&text));
-        }
+    let value = number.as_f64().unwrap_or(f64::NAN);
+    let shown = number_text(number);
+    // Whole numbers are compared with the whole part of a bound.
+    let cut = |bound: f64| if number.is_i64() { bound.trunc() } else { bound };
+    if let Some(factor) = limits.multiple_of.map(cut) {
+        let factor_text = float_text(factor);
         if factor <= 0.0 {
-            let detail =
-                format!("factor MultipleOf declared for {} must be positive: {}", place.name(), float_text(factor));
-            outcome.add(FieldError::new(
-                path_of(&place.name()),
-                Problem::Invalid,
-                format!("Invalid value: {}: {detail}", float_text(factor)),
-            ));
+            let detail = format!("factor MultipleOf declared for {} must be positive: {factor_text}", place.name());
+            let text = format!("Invalid value: {factor_text}: {detail}");
+            outcome.add(FieldError::new(path_of(&place.name()), Problem::Invalid, text));
         } else if !is_multiple(number, factor) {
-            outcome.add(invalid(place, &shown, &format!("should be a multiple of {}", float_text(factor))));
+            outcome.add(invalid(place, &shown, &format!("should be a multiple of {factor_text}")));
         }
     }
+    let is_beyond = |bound: f64, is_exclusive: bool, order: Ordering| {
+        let found = value.partial_cmp(&bound);
+        found == Some(order) || is_exclusive && found == Some(Ordering::Equal)
+    };
     let bounds = [
-        (
-            limits.minimum,
-            "Minimum boundary",
-            limits.minimum_is_exclusive,
-            "greater",
-            value < limits.minimum.unwrap_or(value),
-        ),
-        (
-            limits.maximum,
-            "Maximum boundary",
-            limits.maximum_is_exclusive,
-            "less",
-            value > limits.maximum.unwrap_or(value),
-        ),
+        (limits.minimum, limits.minimum_is_exclusive, Ordering::Less, "greater"),
+        (limits.maximum, limits.maximum_is_exclusive, Ordering::Greater, "less"),
     ];
-    for (bound, title, is_exclusive, side, is_beyond) in bounds {
-        let Some(bound) = bound else { continue };
-        if let Some(text) = range_error(node, bound, title, place) {
-            outcome.add(nowhere(&text));
-        }
-        let is_at_bound = is_exclusive && value.total_cmp(&bound).is_eq();
-        if is_beyond || is_at_bound {
-            let than = if is_exclusive { "than" } else { "than or equal to" };
-            outcome.add(invalid(place, &shown, &format!("should be {side} {than} {}", float_text(bound))));
-        }
+    for (bound, is_exclusive, order, side) in bounds {
+        let Some(bound) = bound.map(cut).filter(|bound| is_beyond(*bound, is_exclusive, order)) else { continue };
+        let than = if is_exclusive { "than" } else { "than or equal to" };
+        outcome.add(invalid(place, &shown, &format!("should be {side} {than} {}", float_text(bound))));
     }
 }
 
 fn is_multiple(number: &Number, factor: f64) -> bool {
     match number.as_i64() {
-        #[expect(clippy::cast_possible_truncation, reason = "the reference cuts the factor for whole values too")]
-        Some(whole) if factor.fract() == 0.0 => whole % (factor as i64) == 0,
-        _ => {
+        #[expect(clippy::cast_possible_truncation, reason = "the factor is whole for whole numbers")]
+        Some(whole) => whole % (factor as i64) == 0,
+        None => {
             let value = number.as_f64().unwrap_or(f64::NAN);
             is_whole(if factor < 1.0 { 1.0 / factor * value } else { value / factor })
         }
     }
-}
-
-/// A number that does not fit the declared type and format.
-fn range_error(node: &Node, value: f64, title: &str, place: &Place<'_>) -> Option<String> {
-    let [kind @ (Type::Integer | Type::Number)] = node.types else { return None };
-    let is_integer = *kind == Type::Integer;
-    let fits = match node.format {
-        Some(Format::Int32) => value.fract() == 0.0 && value >= f64::from(i32::MIN) && value <= f64::from(i32::MAX),
-        Some(Format::Float) => value.abs() <= f64::from(f32::MAX),
-        _ if is_integer => value.fract() == 0.0 && value.abs() < 9_223_372_036_854_775_808.0,
-        _ => true,
-    };
-    let format = match node.format {
-        Some(format) => format!("with format {}", format.name()),
-        None => "(default format)".to_owned(),
-    };
-    (!fits).then(|| format!("{title} value must be of type {} {format} in {}", kind.name(), place.name()))
 }
 
 fn check_items(node: &Node, items: &[Value], old: Option<&Value>, place: &Place<'_>, outcome: &mut Outcome) {

@@ -4,12 +4,13 @@
 //! The configuration must be in canonical spelling (quantities, times) but not defaulted.
 
 use super::changes::{Changes, changes};
-use super::fields::{Fields, Node, child, children, is_member};
+use super::combine::{merge_root, prune_root};
+use super::entry::{Entry, entries, store, take, time_text};
+use super::fields::Fields;
 use super::last_applied;
-use super::managed::{Entry, Manager, Tracked, attributed, entries, store, take, time_text};
-use super::typed::{List, View, entries_set, entry, granular_list, is_granular_map, name_element, problems, view};
+use super::managed::{Manager, Tracked, attributed};
+use super::typed::{entries_set, entry, name_element, problems};
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, BTreeSet};
 use volley_api::kube::schema::{Shape, StructRef};
 use volley_api::kube::status::ApiError;
 use volley_api::kube::text;
@@ -87,7 +88,8 @@ pub fn apply(
     manager: &Manager<'_>,
     force: bool,
 ) -> Result<Value, ApplyError> {
-    if config.get("metadata").is_some_and(|metadata| metadata.get("managedFields").is_some_and(|list| !list.is_null())) {
+    if config.get("metadata").is_some_and(|metadata| metadata.get("managedFields").is_some_and(|list| !list.is_null()))
+    {
         return Err(ApplyError::ManagedFields);
     }
     let root = Shape::Struct(shape.clone());
@@ -99,10 +101,11 @@ pub fn apply(
 
     let mut merged = live.cloned().unwrap_or_else(|| Value::Object(Map::new()));
     take(&mut merged);
-    merge_root(&root, &mut merged, config, manager.tracked);
+    // Removing first lets the configuration put back a container that it wants empty.
     if let Some(last) = &last {
         prune_root(&root, &mut merged, (&last.fields, &claimed), &owners);
     }
+    merge_root(&root, &mut merged, config, manager.tracked);
     let changes = changes(shape, live, &merged, manager.tracked);
     if !force {
         refuse_conflicts(shape, live, (&owners, &changes), manager)?;
@@ -188,9 +191,10 @@ fn refuse_conflicts(
     if taken.is_empty() {
         return Ok(());
     }
-    if let Some(allowed) = live.filter(|_| manager.name == last_applied::MANAGER).and_then(|live| {
-        last_applied::unchanged(shape, live, manager)
-    }) {
+    if let Some(allowed) = live
+        .filter(|_| manager.name == last_applied::MANAGER)
+        .and_then(|live| last_applied::unchanged(shape, live, manager))
+    {
         taken.iter_mut().for_each(|(_, fields)| fields.subtract(&allowed));
     }
     let conflicts: Vec<Conflict> = taken
@@ -209,153 +213,4 @@ fn owner_text(entry: &Entry) -> String {
         text.push_str(&format!(" using {}", entry.api_version));
     }
     text
-}
-
-/// Merges the parts that the endpoint writes. Identity (`apiVersion`, `kind`, names) always comes along.
-fn merge_root(root: &Shape, merged: &mut Value, config: &Value, tracked: Tracked) {
-    let (Value::Object(merged), Value::Object(config)) = (merged, config) else { return };
-    let is_status = matches!(tracked, Tracked::Status { .. });
-    for (key, value) in config {
-        let is_type = key == "apiVersion" || key == "kind";
-        match (key.as_str(), value) {
-            ("metadata", Value::Object(metadata)) if is_status => {
-                let allowed = metadata.iter().filter(|(key, _)| tracked.has_metadata(key));
-                let allowed: Map<String, Value> = allowed.map(|(key, value)| (key.clone(), value.clone())).collect();
-                merge_entry(root, merged, key, &Value::Object(allowed));
-            }
-            ("metadata", value) => merge_entry(root, merged, key, value),
-            (_, value) if is_type || tracked.has_part(key) => merge_entry(root, merged, key, value),
-            _ => {}
-        }
-    }
-}
-
-fn merge_entry(shape: &Shape, target: &mut Map<String, Value>, key: &str, config: &Value) {
-    match target.get_mut(key) {
-        Some(live) => merge(entry(shape, key).0, live, config),
-        None => drop(target.insert(key.to_owned(), config.clone())),
-    }
-}
-
-fn merge(shape: &Shape, live: &mut Value, config: &Value) {
-    match (live, config) {
-        (Value::Object(live), Value::Object(config)) if is_granular_map(shape) => {
-            for (key, value) in config {
-                merge_entry(shape, live, key, value);
-            }
-        }
-        // Null claims a container without emptying it.
-        (Value::Object(live), Value::Null) if is_granular_map(shape) && !live.is_empty() => {}
-        (Value::Array(live), Value::Null) if granular_list(shape).is_some() && !live.is_empty() => {}
-        (live, config) => match (view(shape, live), view(shape, config)) {
-            (View::List(list, old), View::List(_, new)) => *live = Value::Array(merged_items(list, old, new)),
-            _ => *live = config.clone(),
-        },
-    }
-}
-
-/// Merges keyed lists: the configuration's items in its order, the live ones in theirs, interleaved where they meet.
-fn merged_items(list: List<'_>, live: &[Value], config: &[Value]) -> Vec<Value> {
-    let element = |item: &Value| list.element(item).unwrap_or_default();
-    let live_elements: Vec<String> = live.iter().map(element).collect();
-    let config_elements: Vec<String> = config.iter().map(element).collect();
-    let wanted: BTreeSet<&String> = config_elements.iter().collect();
-    // Live items with one key cannot be told apart: the configuration's item replaces them.
-    let mut place: BTreeMap<&String, Option<usize>> = BTreeMap::new();
-    for (index, element) in live_elements.iter().enumerate() {
-        place.entry(element).and_modify(|place| *place = None).or_insert(Some(index));
-    }
-    let joined = |index: usize| {
-        let mut item = place.get(&config_elements[index]).copied().flatten().map(|place| live[place].clone());
-        match &mut item {
-            Some(item) => merge(list.items, item, &config[index]),
-            None => item = Some(config[index].clone()),
-        }
-        item
-    };
-    let mut shared = config_elements.iter().filter(|element| place.contains_key(element)).peekable();
-    let mut merged = Vec::with_capacity(live.len().max(config.len()));
-    let mut done: BTreeSet<&String> = BTreeSet::new();
-    let (mut at_live, mut at_config) = (0, 0);
-    while at_live < live.len() || at_config < config.len() {
-        if let Some(element) = live_elements.get(at_live) {
-            let is_next = config_elements.get(at_config) == Some(element);
-            let is_elsewhere = at_config < config.len() && shared.peek().is_some_and(|next| *next != element);
-            if !wanted.contains(element) {
-                merged.push(live[at_live].clone());
-                at_live += 1;
-                continue;
-            }
-            if is_next || is_elsewhere || done.contains(element) {
-                at_live += 1;
-            }
-            if !is_next && (is_elsewhere || at_config >= config.len()) {
-                continue;
-            }
-        }
-        if let Some(element) = config_elements.get(at_config) {
-            merged.extend(joined(at_config));
-            done.insert(element);
-            shared.next_if(|next| *next == element);
-            at_config += 1;
-        }
-    }
-    merged
-}
-
-/// Removes what this manager claimed before, claims no longer, and nobody else owns.
-fn prune_root(root: &Shape, merged: &mut Value, (last, claimed): (&Fields, &Fields), others: &[Entry]) {
-    if claimed.contains(last) {
-        return;
-    }
-    let mut kept = claimed.clone();
-    others.iter().for_each(|entry| kept.unite(&entry.fields));
-    prune(root, merged, last.root(), kept.root());
-}
-
-fn prune(shape: &Shape, value: &mut Value, last: &Node, kept: &Node) {
-    let nobody = Node::from_iter([(String::new(), Value::Null)]);
-    match value {
-        Value::Object(fields) if is_granular_map(shape) => {
-            for (element, last) in children(last) {
-                let Some(key) = element.strip_prefix("f:") else { continue };
-                let Some(value) = fields.get_mut(key) else { continue };
-                let (shape, declared) = entry(shape, key);
-                let kept = child(kept, element);
-                // A declared field is claimed through its contents; other containers have to be claimed themselves.
-                let was_claimed = declared.is_some() || is_member(last);
-                let is_kept = kept.is_some_and(|kept| declared.is_some() || is_member(kept));
-                if was_claimed && !is_kept {
-                    fields.remove(key);
-                } else if !is_empty(value) {
-                    prune(shape, value, last, kept.unwrap_or(&nobody));
-                    if is_empty(value) {
-                        fields.remove(key);
-                    }
-                }
-            }
-        }
-        Value::Array(items) => {
-            let Some(list) = granular_list(shape) else { return };
-            items.retain_mut(|item| {
-                let Some(element) = list.element(item) else { return true };
-                let Some(last) = child(last, &element) else { return true };
-                let kept = child(kept, &element);
-                let is_kept = !is_member(last) || kept.is_some_and(is_member);
-                if is_kept {
-                    prune(list.items, item, last, kept.unwrap_or(&nobody));
-                }
-                is_kept
-            });
-        }
-        _ => {}
-    }
-}
-
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Object(fields) => fields.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        _ => false,
-    }
 }

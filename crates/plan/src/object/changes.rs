@@ -171,10 +171,20 @@ fn filled(shape: &Shape, new: &Value) -> Diff {
 
 fn both(shape: &Shape, old: &Value, new: &Value) -> Diff {
     let mut diff = Diff::default();
+    let nothing = Object::new();
     match (view(shape, old), view(shape, new)) {
         (View::Leaf, View::Leaf) => diff.is_set = old != new,
         (View::Map(old), View::Map(new)) => diff.entries(shape, (old, new), |_| true),
         (View::List(list, old), View::List(_, new)) => diff.items(list, old, new),
+        // Null is a container without contents.
+        (View::Leaf, View::Map(new)) if old.is_null() && !new.is_empty() => {
+            diff.entries(shape, (&nothing, new), |_| true);
+        }
+        (View::Map(old), View::Leaf) if new.is_null() && !old.is_empty() => {
+            diff.entries(shape, (old, &nothing), |_| true);
+        }
+        (View::Leaf, View::List(list, new)) if old.is_null() && !new.is_empty() => diff.items(list, &[], new),
+        (View::List(list, old), View::Leaf) if new.is_null() && !old.is_empty() => diff.items(list, old, &[]),
         (View::Leaf, View::Map(_) | View::List(..)) => return Diff::set(everything(shape, new)),
         (View::Map(_) | View::List(..), View::Leaf | View::Map(_) | View::List(..)) => {
             diff.is_set = true;

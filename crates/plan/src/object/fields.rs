@@ -261,7 +261,9 @@ mod tests {
         parent.subtract(&set(json!({"f:m": {"f:a": {}, "f:b": {}}})));
         assert_eq!(parent, set(json!({"f:m": {}})), "taking the children leaves the parent");
         assert!(set(both.clone()).contains(&parent) && !parent.contains(&set(both.clone())));
-        assert_eq!(set(both).intersection(&set(json!({"f:m": {".": {}, "f:b": {}, "f:z": {}}}))),
-            set(json!({"f:m": {".": {}, "f:b": {}}})));
+        assert_eq!(
+            set(both).intersection(&set(json!({"f:m": {".": {}, "f:b": {}, "f:z": {}}}))),
+            set(json!({"f:m": {".": {}, "f:b": {}}}))
+        );
     }
 }

@@ -33,7 +33,9 @@ pub(super) fn unchanged(shape: &StructRef, live: &Value, manager: &Manager<'_>) 
 
 /// Makes an annotation that is there say what was applied last.
 pub(super) fn refresh(object: &mut Value, config: &Value) {
-    let Some(annotations) = object.get_mut("metadata").and_then(|metadata| metadata.get_mut("annotations")) else { return };
+    let Some(annotations) = object.get_mut("metadata").and_then(|metadata| metadata.get_mut("annotations")) else {
+        return;
+    };
     let Some(annotations) = annotations.as_object_mut() else { return };
     if annotations.get(ANNOTATION).and_then(Value::as_str).is_none_or(str::is_empty) {
         return;

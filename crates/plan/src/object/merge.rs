@@ -90,7 +90,7 @@ fn is_absence_test(object: &Value, operation: &PatchOperation) -> bool {
     test.value.is_null() && object.pointer(test.path.as_str()).is_none() && parent_is_object(&test.path)
 }
 
-fn decode_error(found: &Value, wanted: &str) -> PatchError {
+pub(super) fn decode_error(found: &Value, wanted: &str) -> PatchError {
     let kind = match found {
         Value::Null => "null",
         Value::Bool(_) => "bool",

@@ -3,13 +3,15 @@
 //! Everything works on plain JSON and a `Shape`; the API server reads, calls one of these, defaults, admits, stores.
 //! `managed` says in which order to call what.
 
+pub mod apply;
 pub mod fields;
 pub mod managed;
 pub mod merge;
 pub mod strategic;
 
-mod apply;
 mod changes;
+mod combine;
+mod entry;
 mod last_applied;
 #[cfg(test)]
 mod laws;

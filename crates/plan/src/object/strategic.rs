@@ -4,6 +4,7 @@
 //! carries it; the strategy of that name only tells clients when to send it.
 
 use super::PatchError;
+use super::merge::decode_error;
 use serde_json::{Map, Value};
 use volley_api::kube::schema::{ListPatch, Shape, StructRef};
 
@@ -22,7 +23,7 @@ type Object = Map<String, Value>;
 /// Applies a strategic merge patch to an object of a built-in kind.
 pub fn strategic(shape: &StructRef, current: &Value, patch: &Value) -> Result<Value, PatchError> {
     let Value::Object(patch) = patch else {
-        return Err(PatchError::Decode(format!("expected a map, but received {}", go_text(patch))));
+        return Err(decode_error(patch, "map[string]interface {}"));
     };
     let mut patched = match current {
         Value::Object(fields) => fields.clone(),
@@ -124,6 +125,7 @@ fn merge_ordered(
     let key = merge_key(shape);
     check_order(patch, order, key)?;
     let live = identities(current.as_deref().unwrap_or(&[]), key)?;
+    let live = after_deletions(live, patch.map_or(&[], Vec::as_slice), key);
     let merged = match (current, patch) {
         (None, None) => return Ok(()),
         (Some(current), None) => current,
@@ -134,6 +136,21 @@ fn merge_ordered(
     let sorted = if is_merged { in_order(merged, key, &identities(order, key)?, &live)? } else { merged };
     target.insert(name.to_owned(), Value::Array(sorted));
     Ok(())
+}
+
+/// The live order that others are placed by. In the reference, deleting from a keyed list makes room in place, and as many
+/// new items count as live from then on; `kubectl apply` shows the difference.
+fn after_deletions(live: Vec<Value>, patch: &[Value], key: Option<&str>) -> Vec<Value> {
+    let Some(key) = key else { return live };
+    let is_deletion = |item: &&Value| item.get(DIRECTIVE).is_some_and(|directive| directive == "delete");
+    let deleted: Vec<&Value> = patch.iter().filter(is_deletion).filter_map(|item| item.get(key)).collect();
+    let count = live.len();
+    let mut order: Vec<Value> = live.into_iter().filter(|identity| !deleted.contains(&identity)).collect();
+    let room = count - order.len();
+    let plain = patch.iter().filter(|item| item.get(DIRECTIVE).is_none()).filter_map(|item| item.get(key));
+    let new: Vec<Value> = plain.filter(|identity| !order.contains(identity)).take(room).cloned().collect();
+    order.extend(new);
+    order
 }
 
 fn merge_key(shape: &Shape) -> Option<&str> {
@@ -179,12 +196,7 @@ fn merge_list(shape: &Shape, current: Vec<Value>, patch: &[Value]) -> Result<Vec
     }
 }
 
-fn merge_items(
-    shape: &Shape,
-    key: &str,
-    mut current: Vec<Value>,
-    patch: &[Value],
-) -> Result<Vec<Value>, PatchError> {
+fn merge_items(shape: &Shape, key: &str, mut current: Vec<Value>, patch: &[Value]) -> Result<Vec<Value>, PatchError> {
     let mut plain = Vec::with_capacity(patch.len());
     let mut replaces_all = false;
     for item in patch {

@@ -30,7 +30,7 @@ fn podlike() -> StructRef {
 }
 
 fn patched(current: Value, patch: Value) -> Value {
-    strategic(&podlike(), &current, &patch).unwrap_or_else(|error| panic!("{patch}: {error}"))
+    strategic(&podlike(), &current, &patch).unwrap_or_else(|error| unreachable!("{patch}: {error}"))
 }
 
 fn failure(current: Value, patch: Value) -> ApiError {
@@ -125,6 +125,11 @@ fn the_given_order_holds_and_server_only_items_keep_their_neighbours() {
         (json!(["a", "b"]), json!([{"name": "a", "image": "2"}]), vec!["a", "side", "b", "tail"]),
         (json!(["a", "new", "b"]), json!([{"name": "new"}]), vec!["a", "new", "side", "b", "tail"]),
         (json!(["b"]), json!([{"name": "a", "$patch": "delete"}]), vec!["side", "b", "tail"]),
+        (
+            json!(["b", "new"]),
+            json!([{"name": "new"}, {"name": "a", "$patch": "delete"}]),
+            vec!["side", "b", "tail", "new"],
+        ),
     ];
     for (order, list, expected) in cases {
         let order: Vec<Value> = order.as_array().expect("a list").iter().map(|name| json!({"name": name})).collect();
@@ -179,13 +184,20 @@ fn items_without_their_key_fail_with_a_bare_500() {
 fn malformed_directives_are_refused_with_the_reference_texts() {
     let current = spec("containers", json!([{"name": "a"}]));
     let cases = [
-        (spec("containers", json!([{"name": "a", "$patch": "x"}])), 500, "unknown patch type: x in map: map[$patch:x name:a]"),
+        (
+            spec("containers", json!([{"name": "a", "$patch": "x"}])),
+            500,
+            "unknown patch type: x in map: map[$patch:x name:a]",
+        ),
         (json!({"spec": {"$retainKeys": "x"}}), 400, "invalid patch format of retainKeys"),
         (json!({"spec": {"$retainKeys": ["a"], "b": 1}}), 400, "invalid patch format of retainKeys"),
         (json!({"spec": {"$setElementOrder": []}}), 400, "invalid patch format of setElementOrder list"),
         (json!({"spec": {"$deleteFromPrimitiveList": []}}), 400, "invalid patch format of primitive list"),
-        (json!({"spec": {"$setElementOrder/containers": [{"name": "b"}], "containers": [{"name": "a"}]}}), 500,
-            "The order in patch list:\n[map[name:a]]\n doesn't match $setElementOrder list:\n[map[name:b]]\n"),
+        (
+            json!({"spec": {"$setElementOrder/containers": [{"name": "b"}], "containers": [{"name": "a"}]}}),
+            500,
+            "The order in patch list:\n[map[name:a]]\n doesn't match $setElementOrder list:\n[map[name:b]]\n",
+        ),
     ];
     for (patch, code, message) in cases {
         let error = failure(current.clone(), patch);

@@ -2,7 +2,7 @@
 //!
 //! `set` gives the fields that an applied configuration claims, `problems` what is wrong with it.
 
-use super::fields::{Node, node};
+use super::fields::{Node, element_text, node};
 use serde_json::Value;
 use std::fmt::Write;
 use volley_api::kube::schema::{Field, ListType, Scalar, Shape};
@@ -79,8 +79,8 @@ impl<'a> List<'a> {
         for name in names {
             if let Some(value) = self.key_value(item, name) {
                 let comma = if element.len() > 3 { "," } else { "" };
-                // Writing to a String cannot fail.
-                let _ = write!(element, "{comma}{}:{value}", Value::from(name));
+                // Writing to a String cannot fail. Field names have no control characters, where JSON and Rust differ.
+                let _ = write!(element, "{comma}{name:?}:{value}");
             }
         }
         element.push('}');
@@ -213,12 +213,15 @@ fn list_problems(shape: &Shape, value: &Value, found: &mut Vec<(String, String)>
                 }
             },
         };
-        let text = super::fields::element_text(&element);
-        if !seen.insert(element) {
-            found.push((String::new(), format!("duplicate entries for key {text}")));
-        }
         let items = if let Shape::List { items, .. } = shape { items } else { &UNTYPED };
-        found.extend(problems(items, item).into_iter().map(|(path, problem)| (format!("{text}{path}"), problem)));
+        let below = problems(items, item);
+        if !below.is_empty() {
+            let text = element_text(&element);
+            found.extend(below.into_iter().map(|(path, problem)| (format!("{text}{path}"), problem)));
+        }
+        if let Some(element) = seen.replace(element) {
+            found.push((String::new(), format!("duplicate entries for key {}", element_text(&element))));
+        }
     }
 }
 

@@ -443,16 +443,22 @@ fn a_service_update_keeps_its_addresses_and_ports() {
         prepare_update("", "Service", &mut new, &old);
         new["spec"].clone()
     };
-    assert_eq!(updated(json!({"spec": {"type": "NodePort", "ports": [{"port": 81}], "externalTrafficPolicy": "Cluster"}})), json!({
-        "type": "NodePort", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"],
-        "ipFamilyPolicy": "SingleStack", "externalTrafficPolicy": "Cluster", "ports": [{"port": 81, "nodePort": 30080}],
-    }));
+    assert_eq!(
+        updated(json!({"spec": {"type": "NodePort", "ports": [{"port": 81}], "externalTrafficPolicy": "Cluster"}})),
+        json!({
+            "type": "NodePort", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"],
+            "ipFamilyPolicy": "SingleStack", "externalTrafficPolicy": "Cluster", "ports": [{"port": 81, "nodePort": 30080}],
+        })
+    );
     let mut narrowed = old.clone();
     narrowed["spec"]["type"] = "ClusterIP".into();
-    assert_eq!(updated(narrowed), json!({
-        "type": "ClusterIP", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"],
-        "ipFamilyPolicy": "SingleStack", "ports": [{"port": 80}],
-    }));
+    assert_eq!(
+        updated(narrowed),
+        json!({
+            "type": "ClusterIP", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"],
+            "ipFamilyPolicy": "SingleStack", "ports": [{"port": 80}],
+        })
+    );
     let mut moved = old.clone();
     moved["spec"]["type"] = "ExternalName".into();
     moved["spec"]["externalName"] = "a.example".into();

@@ -130,10 +130,9 @@ fn drop_unchanged(new: &mut Value, old: &Value, keys: &[&str]) {
 fn follow_changed_address(new: &mut Value, old: &Value) {
     let address = text(new, "spec.clusterIP").to_owned();
     let list_unchanged = at(new, "spec.clusterIPs") == at(old, "spec.clusterIPs");
-    if address != text(old, "spec.clusterIP") && list_unchanged {
-        if let Some(spec) = map_at(new, "spec") {
-            spec.insert("clusterIPs".to_owned(), json!([address]));
-        }
+    let only_single_changed = address != text(old, "spec.clusterIP") && list_unchanged;
+    if let (true, Some(spec)) = (only_single_changed, map_at(new, "spec")) {
+        spec.insert("clusterIPs".to_owned(), json!([address]));
     }
 }
 

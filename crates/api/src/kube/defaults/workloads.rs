@@ -181,10 +181,8 @@ fn fill_stateful_set(stateful_set: &mut Value) {
 fn fill_replication_controller(controller: &mut Value) {
     let labels = at(controller, "spec.template.metadata.labels").and_then(Value::as_object).cloned();
     let has_selector = at(controller, "spec.selector").and_then(Value::as_object).is_some_and(|map| !map.is_empty());
-    if let (Some(labels), false) = (labels, has_selector) {
-        if let Some(spec) = make_map(controller, "spec") {
-            spec.insert("selector".to_owned(), Value::Object(labels));
-        }
+    if let (Some(labels), false, Some(spec)) = (labels, has_selector, make_map(controller, "spec")) {
+        spec.insert("selector".to_owned(), Value::Object(labels));
     }
     copy_template_labels(controller);
     fill_template(controller);

@@ -3,7 +3,7 @@
 //! Called once per CRD version; patching, applying and pruning then walk the shape, never the schema's JSON.
 //! `x-kubernetes-patch-strategy` and `-merge-key` are read too, so that a built-in type can be written down as a schema.
 
-use super::{Field, ListPatch, ListType, Scalar, Shape, Struct, StructRef};
+use super::{Field, ListPatch, ListType, Scalar, Shape, Struct, StructRef, builtin};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -114,51 +114,9 @@ fn insert_type_meta(fields: &mut Vec<Field>) {
     fields.sort_by(|a, b| a.name.cmp(&b.name));
 }
 
-/// `ObjectMeta` as server-side apply sees it.
+/// `ObjectMeta` is the same for custom kinds as for built-in ones.
 fn object_meta() -> StructRef {
-    let owner = structure(
-        &[("apiVersion", text()), ("kind", text()), ("name", text()), ("uid", text())],
-        &[("blockOwnerDeletion", Scalar::Boolean), ("controller", Scalar::Boolean)],
-    );
-    let owners = Shape::List {
-        items: Box::new(Shape::Struct(custom(Struct { atomic: true, ..owner }))),
-        list: ListType::Map(vec!["uid".into()]),
-        patch: ListPatch::MergeBy { key: "uid".into(), retain_keys: false },
-    };
-    let finalizers = Shape::List { items: Box::new(text()), list: ListType::Set, patch: ListPatch::MergeValues };
-    let managed = Shape::List { items: Box::new(Shape::Any), list: ListType::Atomic, patch: ListPatch::Replace };
-    let texts = || Shape::Map { values: Box::new(text()), atomic: false };
-    custom(Struct {
-        name: "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta".into(),
-        ..structure(
-            &[
-                ("annotations", texts()),
-                ("finalizers", finalizers),
-                ("labels", texts()),
-                ("managedFields", managed),
-                ("ownerReferences", owners),
-            ],
-            &[
-                ("creationTimestamp", Scalar::Time),
-                ("deletionGracePeriodSeconds", Scalar::Int64),
-                ("deletionTimestamp", Scalar::Time),
-                ("generateName", Scalar::String),
-                ("generation", Scalar::Int64),
-                ("name", Scalar::String),
-                ("namespace", Scalar::String),
-                ("resourceVersion", Scalar::String),
-                ("selfLink", Scalar::String),
-                ("uid", Scalar::String),
-            ],
-        )
-    })
-}
-
-fn structure(shapes: &[(&str, Shape)], scalars: &[(&str, Scalar)]) -> Struct {
-    let mut fields: Vec<Field> = shapes.iter().map(|(name, shape)| field(name, shape.clone())).collect();
-    fields.extend(scalars.iter().map(|(name, scalar)| field(name, Shape::Scalar(*scalar))));
-    fields.sort_by(|a, b| a.name.cmp(&b.name));
-    Struct { fields, ..Struct::default() }
+    builtin::named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta").expect("the built-in table has ObjectMeta")
 }
 
 fn field(name: &str, shape: Shape) -> Field {
@@ -200,7 +158,7 @@ mod tests {
     fn structure_of(shape: &Shape) -> &Struct {
         match shape {
             Shape::Struct(structure) => structure.get(),
-            other => panic!("not a struct: {other:?}"),
+            other => unreachable!("not a struct: {other:?}"),
         }
     }
 
@@ -241,7 +199,7 @@ mod tests {
         let top = structure_of(&top);
         let ports = top.field("ports").expect("declared");
         assert!(ports.required);
-        let Shape::List { items, list, patch } = &ports.shape else { panic!("not a list") };
+        let Shape::List { items, list, patch } = &ports.shape else { unreachable!("not a list") };
         assert_eq!(*list, ListType::Map(vec!["port".into(), "protocol".into()]));
         assert_eq!(*patch, ListPatch::MergeBy { key: "port".into(), retain_keys: true });
         let item = structure_of(items);

@@ -1,27 +1,18 @@
-//! Jobs and CronJobs: numbers, modes, policies, generated selectors, and what may still change (K-JOB-1, K-JOB-5).
+//! Jobs: numbers, modes, policies, generated selectors, and what may still change (K-JOB-1, K-JOB-5).
 
 use super::Rule;
 use super::job_policy::{check_failure_policy, check_success_policy};
 use super::label_selector::{check_selector, matches};
 use super::path::Path;
 use super::pod::pod_template;
-use super::rows::{Row, check, check_update as fixed, fixed_field, flag, is_empty, join, named, number, set_at};
-use super::schedule::{check_schedule, check_time_zone};
+use super::rows::{Row, check, check_update as fixed, fixed_field, flag, join, named, number, set_at};
 use crate::kube::defaults::workloads::{JOB_NAME_LABELS, JOB_UID_LABELS};
 use crate::kube::field::FieldError;
 use crate::kube::{at, names, text};
 use serde_json::{Value, json};
 
-pub const RULES: &[Rule] = &[
-    Rule { group: "batch", kind: "Job", is_namespaced: true, create: check_job, update: check_job_update },
-    Rule {
-        group: "batch",
-        kind: "CronJob",
-        is_namespaced: true,
-        create: check_cron_job,
-        update: check_cron_job_update,
-    },
-];
+pub const RULES: &[Rule] =
+    &[Rule { group: "batch", kind: "Job", is_namespaced: true, create: check_job, update: check_job_update }];
 
 /// An Indexed job keeps one entry per index in its status; these bounds keep that small.
 const INDEXES_MAX: i64 = 100_000;
@@ -105,7 +96,7 @@ fn check_generated_selector(job: &Value) -> Vec<FieldError> {
 }
 
 /// What a Job's spec and a CronJob's job template have in common.
-fn check_spec(spec: &Value, path: &str) -> Vec<FieldError> {
+pub fn check_spec(spec: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = check(spec, path, SPEC_ROWS);
     if set_at(spec, "maxFailedIndexes").is_some() && set_at(spec, "backoffLimitPerIndex").is_none() {
         errors.push(FieldError::required(join(path, "backoffLimitPerIndex"), "when maxFailedIndexes is specified"));
@@ -256,66 +247,4 @@ fn put(object: &mut Value, pointer: &str, value: Value) {
         target = map.entry(key).or_insert(Value::Null);
     }
     *target = value;
-}
-
-const CRON_ROWS: &[Row] = &[
-    Row::Required("schedule", ""),
-    Row::NotNegative("startingDeadlineSeconds"),
-    Row::NotNegative("successfulJobsHistoryLimit"),
-    Row::NotNegative("failedJobsHistoryLimit"),
-    Row::OneOf("concurrencyPolicy", &["Allow", "Forbid", "Replace"]),
-];
-
-/// The name of each job is the CronJob's, a dash and ten digits.
-const CRON_NAME_MAX: usize = 52;
-
-pub fn check_cron_job(cron_job: &Value) -> Vec<FieldError> {
-    let mut errors = check_cron_spec(cron_job, None);
-    let name = text(cron_job, "metadata.name");
-    if name.len() > CRON_NAME_MAX {
-        errors.push(FieldError::invalid("metadata.name", name, "must be no more than 52 characters"));
-    }
-    errors
-}
-
-pub fn check_cron_job_update(new: &Value, old: &Value) -> Vec<FieldError> {
-    check_cron_spec(new, Some(old))
-}
-
-fn check_cron_spec(cron_job: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let spec = &cron_job["spec"];
-    let mut errors = check(spec, "spec", CRON_ROWS);
-    errors.extend(check_schedule_field(spec, old));
-    let zone = set_at(spec, "timeZone");
-    let zone_is_new = old.is_none_or(|old| set_at(old, "spec.timeZone") != zone);
-    if let Some(zone) = zone.filter(|_| zone_is_new).and_then(Value::as_str) {
-        errors.extend(check_time_zone(zone).err().map(|why| FieldError::invalid("spec.timeZone", zone, &why)));
-    }
-    errors.extend(check_spec(&spec["jobTemplate"]["spec"], "spec.jobTemplate.spec"));
-    let path = "spec.jobTemplate.spec";
-    if let Some(selector) = set_at(spec, "jobTemplate.spec.selector") {
-        let detail = "`selector` will be auto-generated";
-        errors.push(FieldError::invalid(join(path, "selector"), selector.clone(), detail));
-    }
-    if flag(spec, "jobTemplate.spec.manualSelector") {
-        errors.push(FieldError::not_supported(join(path, "manualSelector"), true, &["nil", "false"]));
-    }
-    errors
-}
-
-/// A zone inside the schedule is refused, except where it was stored before that rule.
-fn check_schedule_field(spec: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    if is_empty(spec.get("schedule")) {
-        return Vec::new();
-    }
-    let schedule = text(spec, "schedule");
-    let invalid = |detail: &str| FieldError::invalid("spec.schedule", schedule, detail);
-    let mut errors: Vec<FieldError> = check_schedule(schedule).err().map(|why| invalid(&why)).into_iter().collect();
-    let had_zone = old.is_some_and(|old| text(old, "spec.schedule").contains("TZ"));
-    if schedule.contains("TZ") && !had_zone {
-        errors.push(invalid("cannot use TZ or CRON_TZ in schedule, use timeZone field instead"));
-    } else if schedule.contains("TZ") && set_at(spec, "timeZone").is_some() {
-        errors.push(invalid("cannot use both timeZone field and TZ or CRON_TZ in schedule"));
-    }
-    errors
 }

@@ -3,16 +3,20 @@
 //! A kind's own rules stand in the table of its file; `create` and `update` add what is true of all kinds. Objects
 //! come here decoded, defaulted and admitted, with their name already generated.
 
+mod access;
 mod address;
 pub mod claim;
 mod config;
+mod cron_job;
+mod endpoints;
 mod event;
+mod ingress;
 mod job;
 mod job_policy;
 mod label_selector;
-mod limits;
+mod limit_range;
 pub mod metadata;
-mod network;
+mod network_policy;
 pub mod path;
 pub mod pod;
 pub mod pod_affinity;
@@ -24,6 +28,7 @@ mod pod_security;
 mod pod_update;
 mod pod_volumes;
 pub mod policy;
+mod quota;
 pub mod read;
 pub mod reviews;
 mod rollout;
@@ -32,6 +37,8 @@ pub mod schedule;
 mod service;
 pub mod status;
 mod storage;
+mod volume;
+mod webhooks;
 mod workloads;
 
 use super::field::FieldError;
@@ -52,14 +59,21 @@ pub struct Rule {
 const TABLES: &[&[Rule]] = &[
     pod::RULES,
     job::RULES,
+    cron_job::RULES,
     workloads::RULES,
     service::RULES,
-    network::RULES,
+    endpoints::RULES,
+    ingress::RULES,
+    network_policy::RULES,
     config::RULES,
-    limits::RULES,
+    quota::RULES,
+    limit_range::RULES,
     event::RULES,
+    volume::RULES,
     storage::RULES,
+    access::RULES,
     policy::RULES,
+    webhooks::RULES,
 ];
 
 fn rule(group: &str, kind: &str) -> Option<&'static Rule> {
@@ -90,3 +104,6 @@ pub fn update(group: &str, kind: &str, new: &Value, old: &Value) -> Vec<FieldErr
     }
     errors
 }
+
+#[cfg(test)]
+mod kinds_tests;

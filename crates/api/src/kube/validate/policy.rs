@@ -1,39 +1,14 @@
-//! Access rules, priorities, budgets, autoscalers, leases, webhooks and runtime classes.
+//! Priorities, budgets, autoscalers, leases and runtime classes (K-ADM-4).
 
 use super::Rule;
 use super::label_selector::check_selector;
 use super::rollout::check_count_or_percent;
-use super::rows::{Row, check, check_update as fixed, flag, is_empty, items, join, named, number, same, set_at};
+use super::rows::{Row, check, check_update as fixed, flag, is_empty, items, join, named, number, set_at};
 use crate::kube::field::{FieldError, Problem};
 use crate::kube::{names, text};
 use serde_json::Value;
 
-const RBAC: &str = "rbac.authorization.k8s.io";
-const ADMISSION: &str = "admissionregistration.k8s.io";
-
 pub const RULES: &[Rule] = &[
-    Rule { group: RBAC, kind: "Role", is_namespaced: true, create: check_role, update: |new, _| check_role(new) },
-    Rule {
-        group: RBAC,
-        kind: "ClusterRole",
-        is_namespaced: false,
-        create: check_cluster_role,
-        update: |new, _| check_cluster_role(new),
-    },
-    Rule {
-        group: RBAC,
-        kind: "RoleBinding",
-        is_namespaced: true,
-        create: check_role_binding,
-        update: check_role_binding_update,
-    },
-    Rule {
-        group: RBAC,
-        kind: "ClusterRoleBinding",
-        is_namespaced: false,
-        create: check_cluster_role_binding,
-        update: check_cluster_role_binding_update,
-    },
     Rule {
         group: "scheduling.k8s.io",
         kind: "PriorityClass",
@@ -63,20 +38,6 @@ pub const RULES: &[Rule] = &[
         update: |new, _| check_autoscaler(new),
     },
     Rule {
-        group: ADMISSION,
-        kind: "ValidatingWebhookConfiguration",
-        is_namespaced: false,
-        create: check_webhooks,
-        update: |new, _| check_webhooks(new),
-    },
-    Rule {
-        group: ADMISSION,
-        kind: "MutatingWebhookConfiguration",
-        is_namespaced: false,
-        create: check_webhooks,
-        update: |new, _| check_webhooks(new),
-    },
-    Rule {
         group: "node.k8s.io",
         kind: "RuntimeClass",
         is_namespaced: false,
@@ -84,130 +45,6 @@ pub const RULES: &[Rule] = &[
         update: check_runtime_class_update,
     },
 ];
-
-pub fn check_role(role: &Value) -> Vec<FieldError> {
-    check_rules(role, true)
-}
-
-pub fn check_cluster_role(role: &Value) -> Vec<FieldError> {
-    let mut errors = check_rules(role, false);
-    if let Some(aggregation) = set_at(role, "aggregationRule") {
-        let path = "aggregationRule.clusterRoleSelectors";
-        let selectors = items(aggregation, "clusterRoleSelectors");
-        if selectors.is_empty() {
-            let detail = "at least one clusterRoleSelector required if aggregationRule is non-nil";
-            errors.push(FieldError::required(path, detail));
-        }
-        for (index, selector) in selectors.iter().enumerate() {
-            errors.extend(check_selector(Some(selector), &format!("{path}[{index}]")));
-        }
-    }
-    errors
-}
-
-fn check_rules(role: &Value, is_namespaced: bool) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    for (index, rule) in items(role, "rules").iter().enumerate() {
-        let path = format!("rules[{index}]");
-        errors.extend(check(rule, &path, &[Row::Required("verbs", "verbs must contain at least one value")]));
-        let urls = items(rule, "nonResourceURLs");
-        if urls.is_empty() {
-            const RESOURCE_ROWS: &[Row] = &[
-                Row::Required("apiGroups", "resource rules must supply at least one api group"),
-                Row::Required("resources", "resource rules must supply at least one resource"),
-            ];
-            errors.extend(check(rule, &path, RESOURCE_ROWS));
-            continue;
-        }
-        let place = join(&path, "nonResourceURLs");
-        if is_namespaced {
-            let detail = "namespaced rules cannot apply to non-resource URLs";
-            errors.push(FieldError::invalid(place.as_str(), urls.to_vec(), detail));
-        }
-        if ["apiGroups", "resources", "resourceNames"].iter().any(|name| !items(rule, name).is_empty()) {
-            let detail = "rules cannot apply to both regular resources and non-resource URLs";
-            errors.push(FieldError::invalid(place, urls.to_vec(), detail));
-        }
-    }
-    errors
-}
-
-pub fn check_role_binding(binding: &Value) -> Vec<FieldError> {
-    check_binding(binding, true)
-}
-
-pub fn check_cluster_role_binding(binding: &Value) -> Vec<FieldError> {
-    check_binding(binding, false)
-}
-
-fn check_binding(binding: &Value, is_namespaced: bool) -> Vec<FieldError> {
-    let (group, kind, name) =
-        (text(binding, "roleRef.apiGroup"), text(binding, "roleRef.kind"), text(binding, "roleRef.name"));
-    let kinds: &[&str] = if is_namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
-    let mut errors = Vec::new();
-    if group != RBAC {
-        errors.push(FieldError::not_supported("roleRef.apiGroup", group, &[RBAC]));
-    }
-    if !kinds.contains(&kind) {
-        errors.push(FieldError::not_supported("roleRef.kind", kind, kinds));
-    }
-    if name.is_empty() {
-        errors.push(FieldError::required("roleRef.name", ""));
-    }
-    errors.extend(named(name, "roleRef.name", names::path_segment));
-    for (index, subject) in items(binding, "subjects").iter().enumerate() {
-        errors.extend(check_subject(subject, &format!("subjects[{index}]"), is_namespaced));
-    }
-    errors
-}
-
-fn check_subject(subject: &Value, path: &str, is_namespaced: bool) -> Vec<FieldError> {
-    let (kind, group, name) = (text(subject, "kind"), text(subject, "apiGroup"), text(subject, "name"));
-    let mut errors = check(subject, path, &[Row::Required("name", "")]);
-    let place = join(path, "apiGroup");
-    match kind {
-        "ServiceAccount" => {
-            if !name.is_empty() {
-                errors.extend(named(name, &join(path, "name"), names::dns_subdomain));
-            }
-            if !group.is_empty() {
-                errors.push(FieldError::not_supported(place, group, &[""]));
-            }
-            if !is_namespaced && text(subject, "namespace").is_empty() {
-                errors.push(FieldError::required(join(path, "namespace"), ""));
-            }
-        }
-        "User" | "Group" if group != RBAC => errors.push(FieldError::not_supported(place, group, &[RBAC])),
-        "User" | "Group" => {}
-        other => {
-            let kinds = &["ServiceAccount", "User", "Group"];
-            errors.push(FieldError::not_supported(join(path, "kind"), other, kinds));
-        }
-    }
-    errors
-}
-
-pub fn check_role_binding_update(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = check_binding(new, true);
-    errors.extend(check_role_ref(new, old));
-    errors
-}
-
-pub fn check_cluster_role_binding_update(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = check_binding(new, false);
-    errors.extend(check_role_ref(new, old));
-    errors
-}
-
-fn check_role_ref(new: &Value, old: &Value) -> Option<FieldError> {
-    if same(new.get("roleRef"), old.get("roleRef")) {
-        return None;
-    }
-    let part = |name: &str| Value::from(text(new, &join("roleRef", name)));
-    // The reference prints the reference with the field names of its own code.
-    let shown = format!(r#"{{"APIGroup":{},"Kind":{},"Name":{}}}"#, part("apiGroup"), part("kind"), part("name"));
-    Some(FieldError::new("roleRef", Problem::Invalid, format!("Invalid value: {shown}: cannot change roleRef")))
-}
 
 /// The most that a class of the user's may have; more is for the system's own.
 pub const PRIORITY_MAX: i64 = 1_000_000_000;
@@ -321,76 +158,6 @@ pub fn check_autoscaler(autoscaler: &Value) -> Vec<FieldError> {
                 let known: Vec<&str> = METRICS.iter().map(|(name, _)| *name).collect();
                 errors.push(FieldError::not_supported(join(&path, "type"), kind, &known));
             }
-        }
-    }
-    errors
-}
-
-pub fn check_webhooks(configuration: &Value) -> Vec<FieldError> {
-    const ROWS: &[Row] = &[
-        Row::OneOf("failurePolicy", &["Fail", "Ignore"]),
-        Row::OneOf("matchPolicy", &["Equivalent", "Exact"]),
-        Row::OneOf("reinvocationPolicy", &["IfNeeded", "Never"]),
-        Row::Required("sideEffects", "must specify one of None, NoneOnDryRun"),
-        Row::OneOf("sideEffects", &["None", "NoneOnDryRun"]),
-        Row::Required("admissionReviewVersions", "must specify one of v1, v1beta1"),
-    ];
-    let mut errors = Vec::new();
-    for (index, hook) in items(configuration, "webhooks").iter().enumerate() {
-        let path = format!("webhooks[{index}]");
-        errors.extend(check_hook_name(text(hook, "name"), &join(&path, "name")));
-        errors.extend(check(hook, &path, ROWS));
-        if let Some(seconds) = number(hook, "timeoutSeconds").filter(|seconds| !(1..=30).contains(seconds)) {
-            let detail = "the timeout value must be between 1 and 30 seconds";
-            errors.push(FieldError::invalid(join(&path, "timeoutSeconds"), seconds, detail));
-        }
-        for name in ["namespaceSelector", "objectSelector"] {
-            errors.extend(check_selector(hook.get(name), &join(&path, name)));
-        }
-        if set_at(hook, "clientConfig.url").is_some() == set_at(hook, "clientConfig.service").is_some() {
-            let detail = "exactly one of url or service is required";
-            errors.push(FieldError::required(join(&path, "clientConfig"), detail));
-        }
-        for (place, rule) in items(hook, "rules").iter().enumerate() {
-            errors.extend(check_hook_rule(rule, &format!("{path}.rules[{place}]")));
-        }
-    }
-    errors
-}
-
-fn check_hook_name(name: &str, path: &str) -> Vec<FieldError> {
-    if name.is_empty() {
-        return vec![FieldError::required(path, "")];
-    }
-    let mut errors = named(name, path, names::dns_subdomain);
-    if errors.is_empty() && name.split('.').count() < 3 {
-        errors.push(FieldError::invalid(
-            path,
-            name,
-            "should be a domain with at least three segments separated by dots",
-        ));
-    }
-    errors
-}
-
-fn check_hook_rule(rule: &Value, path: &str) -> Vec<FieldError> {
-    const OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
-    const ROWS: &[Row] = &[
-        Row::Required("operations", ""),
-        Row::Required("apiGroups", ""),
-        Row::Required("apiVersions", ""),
-        Row::Required("resources", ""),
-        Row::OneOf("scope", &["*", "Cluster", "Namespaced"]),
-    ];
-    let mut errors = check(rule, path, ROWS);
-    for (index, operation) in items(rule, "operations").iter().enumerate() {
-        errors.extend(super::rows::one_of(operation, &format!("{path}.operations[{index}]"), OPERATIONS));
-    }
-    for (name, what) in [("operations", "operations"), ("apiGroups", "API groups"), ("apiVersions", "API versions")] {
-        let list = items(rule, name);
-        if list.len() > 1 && list.iter().any(|item| item == "*") {
-            let detail = format!("if '*' is present, must not specify other {what}");
-            errors.push(FieldError::invalid(join(path, name), list.to_vec(), &detail));
         }
     }
     errors

@@ -123,6 +123,9 @@ pub fn is_empty(value: Option<&Value>) -> bool {
 pub fn same(one: Option<&Value>, other: Option<&Value>) -> bool {
     match (one, other) {
         (Some(Value::Object(one)), Some(Value::Object(other))) => same_keys(one, other) && same_keys(other, one),
+        (Some(Value::Object(map)), None | Some(Value::Null)) | (None | Some(Value::Null), Some(Value::Object(map))) => {
+            map.values().all(|value| same(Some(value), None))
+        }
         (Some(Value::Array(one)), Some(Value::Array(other))) => {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(Some(one), Some(other)))
         }
@@ -141,7 +144,7 @@ mod tests {
 
     #[test]
     fn absent_and_empty_are_the_same_at_every_depth() {
-        let one = json!({"a": {}, "b": [{"c": ""}], "d": 1});
+        let one = json!({"a": {"z": null}, "b": [{"c": ""}], "d": 1});
         let other = json!({"b": [{}], "d": 1, "e": null});
         assert!(same(Some(&one), Some(&other)));
         assert!(!same(Some(&json!({"d": 0})), Some(&json!({}))), "a number may be set to zero");

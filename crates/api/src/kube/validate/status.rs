@@ -49,7 +49,12 @@ const TABLE: &[StatusRow] = &[
     (
         "batch",
         "Job",
-        &[Row::NotNegative("active"), Row::NotNegative("succeeded"), Row::NotNegative("failed"), Row::NotNegative("ready")],
+        &[
+            Row::NotNegative("active"),
+            Row::NotNegative("succeeded"),
+            Row::NotNegative("failed"),
+            Row::NotNegative("ready"),
+        ],
         &[],
     ),
     (
@@ -131,7 +136,8 @@ mod tests {
         let expected =
             r#"status.Phase: Invalid value: "Terminating": may only be 'Active' if `deletionTimestamp` is empty"#;
         assert_eq!(texts("", "Namespace", &namespace), [expected]);
-        let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"phase": "Terminating"}});
+        let deleted =
+            json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"phase": "Terminating"}});
         assert_eq!(texts("", "Namespace", &deleted), Vec::<String>::new());
     }
 }
