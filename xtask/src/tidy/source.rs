@@ -2,7 +2,6 @@
 
 use super::Finding;
 use anyhow::{Context, Result};
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -52,10 +51,11 @@ impl Tree {
 
     /// Files that are declared under `#[cfg(test)]`, or stand in a folder of integration tests, are tests as a whole.
     fn mark_test_files(&mut self) {
-        let declared: BTreeSet<PathBuf> = self.rust.iter().flat_map(RustFile::test_modules).collect();
+        let declared: Vec<PathBuf> = self.rust.iter().flat_map(RustFile::test_modules).collect();
         for file in &mut self.rust {
             let is_integration = file.path.components().any(|part| part.as_os_str() == "tests");
-            if is_integration || declared.contains(&file.path) {
+            let module = file.path.with_extension("");
+            if is_integration || declared.iter().any(|declared| module.starts_with(declared)) {
                 file.is_test.fill(true);
             }
         }
@@ -144,7 +144,7 @@ impl RustFile {
         }
     }
 
-    /// The files of `#[cfg(test)] mod name;`.
+    /// The modules of `#[cfg(test)] mod name;`, as paths without `.rs`: a file of that name and all files below it.
     fn test_modules(&self) -> Vec<PathBuf> {
         let stem = self.path.file_stem().unwrap_or_default();
         let is_folder_root = ["mod", "lib", "main"].iter().any(|name| stem == *name);
@@ -153,7 +153,7 @@ impl RustFile {
             let name = self.code[line].trim().strip_suffix(';')?.split_whitespace().last()?;
             Some(name.to_owned())
         });
-        names.flat_map(|name| [folder.join(format!("{name}.rs")), folder.join(name).join("mod.rs")]).collect()
+        names.map(|name| folder.join(name)).collect()
     }
 }
 
@@ -266,8 +266,8 @@ mod tests {
     #[test]
     fn tests_in_a_file_of_their_own_are_known() {
         let file = RustFile::new("a/b.rs".into(), "#[cfg(test)]\nmod laws;\n");
-        assert!(file.test_modules().contains(&"a/b/laws.rs".into()));
+        assert_eq!(file.test_modules(), [PathBuf::from("a/b/laws")]);
         let file = RustFile::new("a/mod.rs".into(), "#[cfg(test)]\nmod laws;\n");
-        assert!(file.test_modules().contains(&"a/laws.rs".into()));
+        assert_eq!(file.test_modules(), [PathBuf::from("a/laws")]);
     }
 }
