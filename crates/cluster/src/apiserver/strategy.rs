@@ -67,6 +67,7 @@ pub fn on_create(resource: &Resource, object: &mut Value, now: Timestamp) {
         }
         "PersistentVolumeClaim" => finalizer(object, "kubernetes.io/pvc-protection"),
         "PersistentVolume" => finalizer(object, "kubernetes.io/pv-protection"),
+        "CustomResourceDefinition" => finalizer(object, "customresourcecleanup.apiextensions.k8s.io"),
         "Job" => {
             let uid = text(object, "metadata.uid").to_owned();
             defaults::workloads::job_labels(object, &uid);
