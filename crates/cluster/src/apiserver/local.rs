@@ -5,7 +5,7 @@ use super::call::{Call, WriteOptions};
 use super::catalogue::Resource;
 use super::delete::{DeleteOptions, Deleted};
 use super::object;
-use super::request::{Query, ResourcePath};
+use super::request::{Form, Query, ResourcePath};
 use super::write::Change;
 use super::{call, strategy};
 use bytes::Bytes;
@@ -162,6 +162,17 @@ impl Local<'_> {
     pub async fn delete_pod_now(&self, (namespace, name): (&str, &str), uid: &str) -> Result<(), ApiError> {
         let options = DeleteOptions { grace_seconds: Some(0), uid: uid.to_owned(), ..DeleteOptions::default() };
         self.delete_with("", "pods", (namespace, name), options).await
+    }
+
+    /// Binds a pod to a node, if it still is the one with this uid.
+    pub async fn bind(&self, (namespace, name): (&str, &str), uid: &str, node: &str) -> Result<(), ApiError> {
+        let mut call = self.call(self.resource("", "pods")?, namespace, name);
+        call.path.subresource = "binding".to_owned();
+        call.content_type = "application/json".to_owned();
+        let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "uid": uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node}});
+        call.body = Bytes::from(binding.to_string());
+        self.server.other_subresource("create", &mut call, Form::JSON).await.map(drop)
     }
 
     async fn delete_with(

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use volley_api::kube::selector::LabelSelector;
 use volley_api::kube::{at, text, time};
+use volley_plan::bootstrap::PROVISIONER;
 
 /// Seconds that an event is kept after its last change (K-EVT-2).
 const EVENT_SECONDS: i64 = 3600;
@@ -101,6 +102,8 @@ pub struct Index {
     pub terminating_definitions: BTreeMap<String, Arc<str>>,
     quotas: HashMap<String, usize>,
     token_secrets: HashMap<String, BTreeSet<Arc<str>>>,
+    /// Names of deleted volumes whose directories are ours to remove.
+    pub removed_volumes: Vec<String>,
     event_ends: HashMap<Arc<str>, i64>,
     events_by_end: BTreeSet<(i64, Arc<str>)>,
 }
@@ -192,6 +195,9 @@ impl Index {
                 remove_from(&mut self.pods_of_node, old.pod.node(), key);
                 self.unscheduled.remove(key);
                 self.claim_users.remove(key);
+            }
+            "persistentvolumes" if change.new.is_none() && is_disposable(&old.stored) => {
+                self.removed_volumes.push(meta.name.clone());
             }
             "namespaces" => drop(self.terminating_namespaces.remove(&meta.name)),
             "secrets" => remove_from(&mut self.token_secrets, namespace.as_str(), key),
@@ -321,6 +327,13 @@ pub fn is_token_secret(stored: &Stored) -> bool {
         kind: String,
     }
     parsed::<Secret>(stored).is_some_and(|secret| secret.kind == "kubernetes.io/service-account-token")
+}
+
+/// A volume that we provisioned and whose content goes with it.
+fn is_disposable(stored: &Stored) -> bool {
+    let volume: Value = parsed(stored).unwrap_or_default();
+    let provisioner = &volume["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"];
+    provisioner == PROVISIONER && text(&volume, "spec.persistentVolumeReclaimPolicy") == "Delete"
 }
 
 fn event_end(stored: &Stored) -> i64 {

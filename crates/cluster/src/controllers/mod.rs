@@ -15,6 +15,14 @@ mod report;
 mod garbage;
 mod namespaces;
 mod workloads;
+mod services;
+mod volumes;
+mod quotas;
+mod access;
+mod definitions;
+mod expiry;
+mod scheduler;
+mod nodes;
 
 use crate::apiserver::ApiServer;
 use crate::apiserver::object::{self, Stored};
@@ -30,6 +38,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use volley_api::kube::selector::LabelSelector;
@@ -48,6 +57,10 @@ pub(crate) struct Shell {
     reporter: Reporter,
     /// Per ReplicaSet, what the server said when a pod could not be created.
     create_failures: Mutex<BTreeMap<Arc<str>, String>>,
+    /// Per claim uid, the reason last given for its waiting.
+    reported_claims: Mutex<BTreeMap<String, String>>,
+    /// Nodes that pods are bound to and that do not exist, since when.
+    missing_nodes: Mutex<BTreeMap<String, Instant>>,
 }
 
 /// Runs all controllers until `stop` is cancelled.
@@ -62,8 +75,11 @@ pub async fn run(server: Arc<ApiServer>, home: PathBuf, stop: CancellationToken)
         observer,
         reporter,
         create_failures: Mutex::default(),
+        reported_claims: Mutex::default(),
+        missing_nodes: Mutex::default(),
     });
     let tasks = TaskTracker::new();
+    shell.queue.add(Key::new(Controller::OwnNode, ""));
     tokio::select! {
         () = stop.cancelled() => {}
         () = watch(&shell) => {}
@@ -147,7 +163,17 @@ impl Shell {
             Controller::CronJob => self.sync_cron_job(name).await,
             Controller::ReplicaSet => self.sync_replica_set(name).await,
             Controller::Deployment => self.sync_deployment(name).await,
-            _ => Ok(None),
+            Controller::Endpoints => self.sync_endpoints(name).await,
+            Controller::Budget => self.sync_budget(name).await,
+            Controller::Volumes => self.sync_volumes().await,
+            Controller::Quota => self.sync_quota(name).await,
+            Controller::TokenSecret => self.sync_token_secret(name).await,
+            Controller::ClusterRoles => self.sync_cluster_roles().await,
+            Controller::Definition => self.sync_definition(name).await,
+            Controller::EventExpiry => self.sync_events().await,
+            Controller::Scheduler => self.schedule().await,
+            Controller::OwnNode => self.sync_own_node().await,
+            Controller::PodEnd => self.sync_pod_end(name).await,
         }
     }
 

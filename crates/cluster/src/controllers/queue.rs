@@ -34,6 +34,7 @@ pub enum Controller {
     Definition,
     ClusterRoles,
     Scheduler,
+    OwnNode,
     PodEnd,
     EventExpiry,
 }
