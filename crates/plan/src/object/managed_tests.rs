@@ -112,7 +112,7 @@ fn an_updater_owns_every_leaf_and_every_container() {
 // K-SSA-3
 #[test]
 fn containers_that_a_built_in_type_always_has_are_not_owned() {
-    let proto = |pointer| Some(Proto { number: 1, pointer, inline: false });
+    let proto = |pointer| Some(Proto { number: 1, pointer, via: [0, 0], union: None });
     let field = |name: &str, shape: Shape, pointer| Field {
         name: name.into(),
         shape,
