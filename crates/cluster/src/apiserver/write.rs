@@ -436,7 +436,11 @@ impl ApiServer {
             (None, Some(old)) if call.path.subresource.is_empty() => {
                 validate::update(&resource.group, &resource.kind, new, old)
             }
-            (None, Some(old)) => validate::metadata::metadata_update(&new["metadata"], &old["metadata"]),
+            (None, Some(old)) => {
+                let mut errors = validate::metadata::metadata_update(&new["metadata"], &old["metadata"]);
+                errors.extend(validate::status::check_status(&resource.group, &resource.kind, new));
+                errors
+            }
             (None, None) => validate::create(&resource.group, &resource.kind, new),
         };
         if resource.is("apiextensions.k8s.io", "customresourcedefinitions") && call.path.subresource.is_empty() {
