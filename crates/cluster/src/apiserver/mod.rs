@@ -137,12 +137,12 @@ impl ApiServer {
         Ok(current)
     }
 
-    /// An object as it is stored: events are kept in the core form (spec K-EVT-1).
+    /// An object as it is stored: events are kept in the core form (spec K-EVT-1), autoscalers in their newer version.
     fn stored_form(&self, resource: &Resource, object: Value) -> Value {
-        if &*resource.group == "events.k8s.io" {
-            return volley_api::kube::events::events_to_core(&object);
+        match object::Convert::of(resource) {
+            Some(convert) => (convert.to_stored)(&object),
+            None => object,
         }
-        object
     }
 
     /// Answers any request. `user` is who the connection or its headers proved to be.
