@@ -6,7 +6,7 @@
 mod scalar;
 mod text;
 
-use super::schema::{Field, SchemaUnion, Shape, Struct, StructRef, builtin};
+use super::schema::{Field, Scalar, SchemaUnion, Shape, Struct, StructRef, builtin};
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
@@ -124,7 +124,7 @@ impl Walk {
                 true => self.field(field, value, &Step::Field(step, owner, name)),
                 false => self.custom(&field.shape, value, &Step::Field(step, owner, name)),
             };
-            !(value.is_null() && is_builtin)
+            !(is_builtin && is_omitted(field, value))
         });
         outcome
     }
@@ -214,6 +214,21 @@ fn schema_union(union: SchemaUnion, value: &mut Value, step: &Step) -> Result<()
     }
 }
 
+/// Whether Go writes nothing for the value: it is the zero value of a field that is neither required nor a pointer.
+fn is_omitted(field: &Field, value: &Value) -> bool {
+    let is_plain = field.proto.is_some_and(|proto| !proto.pointer && proto.union.is_none());
+    match (&field.shape, value) {
+        (_, Value::Null) => true,
+        _ if field.required => false,
+        (Shape::List { .. }, Value::Array(list)) => list.is_empty(),
+        (Shape::Map { .. }, Value::Object(map)) => map.is_empty(),
+        (Shape::Scalar(Scalar::String | Scalar::Bytes), Value::String(text)) => is_plain && text.is_empty(),
+        (Shape::Scalar(Scalar::Boolean), Value::Bool(flag)) => is_plain && !flag,
+        (Shape::Scalar(Scalar::Int32 | Scalar::Int64), Value::Number(number)) => is_plain && number.as_i64() == Some(0),
+        _ => false,
+    }
+}
+
 fn zero(shape: &Shape) -> Value {
     match shape {
         Shape::Scalar(scalar) => scalar::zero(*scalar),
@@ -231,7 +246,7 @@ fn go_type(shape: &Shape) -> String {
             name.rmatch_indices('.').nth(1).map_or(name.as_ref(), |(dot, _)| &name[dot + 1..]).to_owned()
         }
         Shape::Map { values, .. } => match **values {
-            Shape::Scalar(super::schema::Scalar::Quantity) => "v1.ResourceList".to_owned(),
+            Shape::Scalar(Scalar::Quantity) => "v1.ResourceList".to_owned(),
             _ => format!("map[string]{}", go_type(values)),
         },
         Shape::List { items, .. } => format!("[]{}", go_type(items)),

@@ -6,9 +6,9 @@ use super::object::{self, Meta};
 use crate::store::{Change, Expect, Write};
 use serde_json::Value;
 use volley_api::kube::status::ApiError;
-use volley_api::kube::{defaults, text};
+use volley_api::kube::{defaults, text, time};
 use volley_plan::admit::{self, limits, quota};
-use volley_plan::control::quota::usage;
+use volley_plan::custom::definition;
 
 impl ApiServer {
     /// Objects of a bucket below a prefix, parsed; for the few that admission looks at.
@@ -40,6 +40,8 @@ impl ApiServer {
                 limits::pod(object, &self.facts("limitranges", &namespace)).map_err(refuse)?;
                 defaults::fill("", "Pod", object);
                 defaults::pod::pod_status(object);
+                defaults::pod::scheduling_gated(object, &time::seconds(call.now));
+                defaults::pod::match_label_keys(object);
             }
             ("", "PersistentVolumeClaim") => {
                 admit::storage_class(object, &self.facts("storage.k8s.io/storageclasses", ""));
@@ -52,6 +54,9 @@ impl ApiServer {
             ("", "Service") => self.assign_addresses(call, object, None)?,
             ("rbac.authorization.k8s.io", _) => self.check_escalation(call, object)?,
             _ => {}
+        }
+        if &*resource.kind == "CustomResourceDefinition" {
+            call.warnings.extend(definition::warnings(object, None));
         }
         call.warnings.extend(volley_api::kube::warnings::of(&resource.group, &resource.kind, object));
         Ok(())
@@ -111,8 +116,7 @@ impl ApiServer {
             return Ok(Vec::new());
         }
         let (quotas, revisions) = self.quotas(&call.path.namespace);
-        let cost = usage(&resource.group, &resource.plural, object);
-        let charges = quota::charge(&quotas, object, &cost)
+        let charges = quota::charge(&quotas, &resource.group, &resource.plural, object)
             .map_err(|why| call.forbidden(text(object, "metadata.name"), &why))?;
         Ok(self.quota_writes(&quotas, &revisions, charges))
     }

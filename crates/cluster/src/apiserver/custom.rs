@@ -59,7 +59,8 @@ impl CustomKind {
 
     /// Drops unknown fields and brings metadata into shape; what was dropped is returned.
     pub fn conform(&self, object: &mut Value) -> Result<Vec<String>, ApiError> {
-        let mut found = self.schema.prune(object);
+        let pruned = self.schema.prune(object).into_iter();
+        let mut found: Vec<String> = pruned.map(|path| format!("unknown field \"{path}\"")).collect();
         let Some(meta_shape) = builtin::named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta") else {
             return Ok(found);
         };
@@ -75,10 +76,12 @@ impl CustomKind {
 
     /// Everything that the schema and its rules have against an object.
     pub fn check(&self, new: &Value, old: Option<&Value>, subresource: &str) -> Vec<FieldError> {
-        match (old, subresource) {
+        let mut errors = match (old, subresource) {
             (Some(old), "status") => self.schema.check_status(new, old),
             (old, _) => self.schema.check(new, old),
-        }
+        };
+        errors.extend(self.scale.iter().flat_map(|paths| scale::check(new, paths)));
+        errors
     }
 }
 
@@ -154,9 +157,13 @@ impl ApiServer {
     pub async fn refresh_customs(&self) {
         let _one_at_a_time = self.customs_lock.lock().await;
         let bucket = self.store.bucket(&bucket_name(CRD_GROUP, CRD_PLURAL));
-        let mut taken = TakenNames::default();
         let mut customs = Vec::new();
-        for stored in self.store.list(&bucket, "").entries {
+        let stored_crds = self.store.list(&bucket, "").entries;
+        let mut taken = TakenNames::default();
+        for stored in &stored_crds {
+            taken.add(&object::parse(stored));
+        }
+        for stored in stored_crds {
             let mut crd = object::parse(&stored);
             let status = definition::status(&crd, &taken, Timestamp::now());
             if crd["status"] != status {

@@ -24,6 +24,7 @@ pub mod openapi;
 pub mod documents;
 pub mod auth;
 pub mod tokens;
+pub mod neighbour;
 pub mod metrics;
 pub mod bootstrap;
 pub mod local;

@@ -1,6 +1,7 @@
 //! The doors: TLS and plain HTTP on one port, and the in-process door for `kube::Client`.
 
 use super::answer::{self, Answer, Body};
+use super::neighbour;
 use super::pki::Pki;
 use super::{ApiServer, BODY_BYTES_MAX};
 use bytes::Bytes;
@@ -90,21 +91,35 @@ async fn connection(server: Arc<ApiServer>, tls: TlsAcceptor, stream: TcpStream,
             let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await else { return };
             let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
             let user = certificate.and_then(|der| certificate_user(der.as_ref())).map(Arc::new);
-            requests(server, TokioIo::new(stream), user, stop).await;
+            let proof = user.map_or(Proof::None, Proof::Certificate);
+            requests(server, TokioIo::new(stream), proof, stop).await;
         }
         // Plain HTTP is for this machine only (spec K-HTTP-2): nothing secret crosses a network unencrypted.
-        Ok(Ok(1)) if peer.ip().is_loopback() => requests(server, TokioIo::new(stream), None, stop).await,
+        Ok(Ok(1)) if peer.ip().is_loopback() => {
+            let own = stream.local_addr().is_ok_and(|local| neighbour::is_own(peer, local));
+            let proof = if own { Proof::OwnUser } else { Proof::None };
+            requests(server, TokioIo::new(stream), proof, stop).await;
+        }
         _ => {}
     }
 }
 
-async fn requests<S>(server: Arc<ApiServer>, io: TokioIo<S>, certificate: Option<Arc<User>>, stop: CancellationToken)
+/// What a connection itself says of its other end.
+#[derive(Clone)]
+pub enum Proof {
+    Certificate(Arc<User>),
+    /// Plain HTTP from a process of the user who runs the server.
+    OwnUser,
+    None,
+}
+
+async fn requests<S>(server: Arc<ApiServer>, io: TokioIo<S>, proof: Proof, stop: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = service_fn(move |request: Request<Incoming>| {
-        let (server, certificate) = (server.clone(), certificate.clone());
-        async move { Ok::<_, Infallible>(respond(server, request, certificate).await) }
+        let (server, proof) = (server.clone(), proof.clone());
+        async move { Ok::<_, Infallible>(respond(server, request, proof).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http2().max_concurrent_streams(STREAMS_MAX).initial_stream_window_size(1 << 20);
@@ -120,9 +135,9 @@ where
     }
 }
 
-async fn respond(server: Arc<ApiServer>, request: Request<Incoming>, certificate: Option<Arc<User>>) -> Answer {
+async fn respond(server: Arc<ApiServer>, request: Request<Incoming>, proof: Proof) -> Answer {
     let (parts, body) = request.into_parts();
-    let user = match server.authenticate(&parts.headers, certificate.as_ref()) {
+    let user = match server.authenticate(&parts.headers, &proof) {
         Ok(user) => user,
         Err(error) => return answer::error(&error),
     };

@@ -6,7 +6,8 @@
 use super::catalogue::Resource;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use volley_api::kube::{defaults, items_mut, text, time};
+use volley_api::kube::defaults::{self, prepare};
+use volley_api::kube::{text, time};
 
 /// `metadata` of an object as a map; made when it is missing.
 pub fn metadata(object: &mut Value) -> &mut Map<String, Value> {
@@ -42,31 +43,11 @@ pub fn on_create(resource: &Resource, object: &mut Value, now: Timestamp) {
         }
         return;
     }
-    if resource.has("status") {
-        match &*resource.kind {
-            // A kubelet registers its node together with what it found.
-            "Node" => {}
-            "Namespace" => object["status"] = json!({"phase": "Active"}),
-            "Service" | "Ingress" => object["status"] = json!({"loadBalancer": {}}),
-            "PersistentVolume" | "PersistentVolumeClaim" => object["status"] = json!({"phase": "Pending"}),
-            "Pod" => {
-                remove(object, "status");
-                defaults::pod::pod_status(object);
-            }
-            "CustomResourceDefinition" => {
-                object["status"] = json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": [], "storedVersions": []});
-            }
-            _ => object["status"] = json!({}),
-        }
-    }
+    prepare::prepare_create(&resource.group, &resource.kind, object);
     match &*resource.kind {
-        "Namespace" => {
-            object["spec"]["finalizers"] = json!(["kubernetes"]);
-            let name = text(object, "metadata.name").to_owned();
-            label(object, "kubernetes.io/metadata.name", &name);
+        "CustomResourceDefinition" => {
+            object["status"] = json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": [], "storedVersions": []});
         }
-        "PersistentVolumeClaim" => finalizer(object, "kubernetes.io/pvc-protection"),
-        "PersistentVolume" => finalizer(object, "kubernetes.io/pv-protection"),
         "Job" => {
             let uid = text(object, "metadata.uid").to_owned();
             defaults::workloads::job_labels(object, &uid);
@@ -75,6 +56,9 @@ pub fn on_create(resource: &Resource, object: &mut Value, now: Timestamp) {
             object["metadata"]["name"] = format!("event.{:x}", now.as_nanosecond()).into();
         }
         _ => {}
+    }
+    if resource.has("status") && object.get("status").is_none() {
+        object["status"] = json!({});
     }
 }
 
@@ -127,11 +111,8 @@ pub fn on_update(resource: &Resource, subresource: &str, old: &Value, new: &mut 
             if has_status {
                 replace(new, "status", old.get("status").cloned());
             }
-            if &*resource.kind == "Namespace" {
-                replace_in(new, "spec", "finalizers", old["spec"].get("finalizers").cloned());
-            }
-            if &*resource.kind == "Service" {
-                carry_service(old, new);
+            if resource.custom.is_none() {
+                prepare::prepare_update(&resource.group, &resource.kind, new, old);
             }
         }
     }
@@ -148,30 +129,6 @@ fn carry_metadata(old: &Value, new: &mut Value) {
         };
     }
     meta.remove("selfLink");
-}
-
-/// A service keeps its addresses and node ports when a writer leaves them out.
-fn carry_service(old: &Value, new: &mut Value) {
-    if matches!(text(new, "spec.type"), "ExternalName") || matches!(text(old, "spec.type"), "ExternalName") {
-        return;
-    }
-    for key in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-        if new["spec"][key].is_null() || new["spec"][key] == "" {
-            replace_in(new, "spec", key, old["spec"].get(key).cloned());
-        }
-    }
-    if !matches!(text(new, "spec.type"), "NodePort" | "LoadBalancer") {
-        return;
-    }
-    let old_ports = old["spec"]["ports"].as_array().cloned().unwrap_or_default();
-    for port in items_mut(new, "spec.ports") {
-        let same = |other: &&Value| other["port"] == port["port"] && other["protocol"] == port["protocol"];
-        if port["nodePort"].as_i64().unwrap_or(0) == 0
-            && let Some(known) = old_ports.iter().find(same).map(|other| other["nodePort"].clone()).filter(|p| !p.is_null())
-        {
-            port["nodePort"] = known;
-        }
-    }
 }
 
 /// The metadata that a kind takes through `/status` (spec K-WR-5).
@@ -206,13 +163,6 @@ pub fn generation_rises(resource: &Resource, subresource: &str, old: &Value, new
 fn outside(object: &Value) -> Map<String, Value> {
     let map = object.as_object().cloned().unwrap_or_default();
     map.into_iter().filter(|(key, _)| !matches!(key.as_str(), "metadata" | "status")).collect()
-}
-
-pub fn label(object: &mut Value, key: &str, value: &str) {
-    let labels = metadata(object).entry("labels").or_insert_with(|| json!({}));
-    if let Some(labels) = labels.as_object_mut() {
-        labels.insert(key.to_owned(), value.into());
-    }
 }
 
 pub fn finalizer(object: &mut Value, name: &str) {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use volley_api::kube::field::FieldError;
 use volley_api::kube::selector::LabelSelector;
 use volley_api::kube::status::ApiError;
+use volley_api::kube::validate::reviews::check_review;
 use volley_api::kube::{text, time};
 use volley_plan::custom::scale;
 use volley_plan::object::{merge, strategic};
@@ -75,9 +76,9 @@ impl ApiServer {
             return Err(call.stale());
         }
         let replicas = wanted["spec"]["replicas"].as_i64().unwrap_or(0);
-        if replicas < 0 {
-            let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
-            return Err(ApiError::invalid("autoscaling", "Scale", &call.path.name, vec![error]));
+        let errors = check_review("Scale", &wanted);
+        if !errors.is_empty() {
+            return Err(ApiError::invalid("autoscaling", "Scale", &call.path.name, errors));
         }
         let paths = call.resource.custom.as_ref().and_then(|custom| custom.scale.clone());
         let edit = move |object: &mut Value| {
@@ -230,10 +231,9 @@ impl ApiServer {
         let account = self.stored(call)?;
         let mut request = loose(&call.content_type, &call.body, "TokenRequest")?;
         let seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or(3600);
-        if seconds < 600 {
-            let detail = "may not specify a duration less than 10 minutes";
-            let error = FieldError::invalid("spec.expirationSeconds", seconds, detail);
-            return Err(ApiError::invalid("authentication.k8s.io", "TokenRequest", "", vec![error]));
+        let errors = check_review("TokenRequest", &request);
+        if !errors.is_empty() {
+            return Err(ApiError::invalid("authentication.k8s.io", "TokenRequest", "", errors));
         }
         let mut audiences: Vec<String> = request["spec"]["audiences"]
             .as_array()

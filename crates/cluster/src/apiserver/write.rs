@@ -13,6 +13,7 @@ use std::sync::Arc;
 use volley_api::kube::field::FieldError;
 use volley_api::kube::status::ApiError;
 use volley_api::kube::{defaults, decode, text, validate};
+use volley_plan::custom::definition;
 use volley_plan::custom::instance::{self, Expected};
 use volley_plan::object::managed::{self, Manager, Tracked};
 use volley_plan::object::{apply, merge, strategic};
@@ -405,6 +406,7 @@ impl ApiServer {
     fn fill(&self, call: &Call, object: &mut Value) {
         match &call.resource.custom {
             Some(custom) => custom.schema.default(object),
+            None if &*call.resource.kind == "CustomResourceDefinition" => definition::fill(object),
             None => defaults::fill(&call.resource.group, &call.resource.kind, object),
         }
     }
@@ -434,13 +436,17 @@ impl ApiServer {
             (None, Some(old)) if call.path.subresource.is_empty() => {
                 validate::update(&resource.group, &resource.kind, new, old)
             }
-            (None, Some(old)) => validate::metadata::metadata_update(&new["metadata"], &old["metadata"]),
+            (None, Some(old)) => {
+                let mut errors = validate::metadata::metadata_update(&new["metadata"], &old["metadata"]);
+                errors.extend(validate::status::check_status(&resource.group, &resource.kind, new));
+                errors
+            }
             (None, None) => validate::create(&resource.group, &resource.kind, new),
         };
         if resource.is("apiextensions.k8s.io", "customresourcedefinitions") && call.path.subresource.is_empty() {
             errors.extend(match old {
-                Some(old) => volley_plan::custom::definition::check_update(new, old),
-                None => volley_plan::custom::definition::check(new),
+                Some(old) => definition::check_update(new, old),
+                None => definition::check(new),
             });
         }
         if errors.is_empty() { Ok(()) } else { Err(call.invalid(name, errors)) }

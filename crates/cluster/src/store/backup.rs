@@ -10,8 +10,8 @@ use super::LOG_FILE;
 use super::compact::{self, Source};
 use super::disk::{self, Disk, MachineDisk};
 use super::error::StoreError;
-use super::log;
 use super::object::Revision;
+use super::recover;
 
 /// What a log or a backup holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(super) fn write<M>(file: &Path, source: &Source<M>, disk: &dyn Disk) -> Resu
 
 /// Reads a whole log or backup and checks every frame, without changing it.
 pub fn verify(file: &Path) -> Result<Verified, StoreError> {
-    let recovered = log::recover(file)?;
+    let recovered = recover::recover(file)?;
     Ok(Verified {
         revision: recovered.revision,
         objects: recovered.objects.values().map(|objects| objects.len()).sum(),

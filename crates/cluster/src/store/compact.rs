@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -91,7 +91,8 @@ pub(super) fn give_name(path: &Path, disk: &dyn Disk) -> Result<(), StoreError> 
 
 pub(super) fn create(path: &Path) -> Result<File, StoreError> {
     let mut options = File::options();
-    options.write(true).create(true).truncate(true).open(path).map_err(StoreError::io("create", path))
+    // It holds secrets: nobody but its owner reads it.
+    options.mode(0o600).write(true).create(true).truncate(true).open(path).map_err(StoreError::io("create", path))
 }
 
 /// Writes header and frames, synced; says where they end.

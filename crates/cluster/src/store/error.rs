@@ -45,7 +45,7 @@ impl StoreError {
     }
 }
 
-/// A transaction was not committed; nothing of it is visible.
+/// A transaction was not acknowledged; nothing of it is visible.
 #[derive(Error)]
 pub enum CommitError<M> {
     /// Write number `index` expected another state; `current` is what is there.
@@ -56,7 +56,8 @@ pub enum CommitError<M> {
     Full(#[source] Arc<io::Error>),
     #[error("the store is closed")]
     Closed,
-    /// The disk failed, so the store takes no more writes until it is opened again, or one transaction was too large.
+    /// The disk failed, so the store takes no more writes until it is opened again; whether this transaction reached
+    /// the disk shows only then. Or the transaction was too large, which concerns nobody else.
     #[error("the store cannot write")]
     Io(#[source] Arc<io::Error>),
 }

@@ -12,8 +12,8 @@ use tokio::sync::watch;
 use super::RestoreMeta;
 use super::error::{Expired, Lagged};
 use super::format::record_bytes;
-use super::log::{Loaded, Recovered};
-use super::object::{Bucket, Entry, Event, EventKind, Listing, Revision};
+use super::object::{Bucket, BucketEvent, Entry, Event, EventKind, Listing, Revision};
+use super::recover::{Recovered, restore_entries};
 
 /// A bucket keeps this many events even when the rings' bytes are used up, so that one busy bucket does not
 /// make the watchers of quiet ones list again.
@@ -183,7 +183,7 @@ impl<M> Memory<M> {
     }
 
     /// The same over all buckets.
-    pub fn all_events_after(&self, after: Revision, limit: usize) -> Result<Vec<(Bucket, Arc<Event<M>>)>, Lagged> {
+    pub fn all_events_after(&self, after: Revision, limit: usize) -> Result<Vec<BucketEvent<M>>, Lagged> {
         let mut events = Vec::new();
         for shelf in &self.shelves {
             let of_bucket = self.events_after(&shelf.bucket, after, limit)?;
@@ -290,39 +290,6 @@ impl<M: Send + Sync + 'static> Memory<M> {
         }
         memory
     }
-}
-
-/// Fewer objects than this are restored faster by one thread than it takes to start others.
-const RESTORE_CHUNK_MIN: usize = 1024;
-
-fn restore_entries<M: Send + Sync>(
-    bucket: &str,
-    objects: BTreeMap<Box<str>, Loaded>,
-    restore_meta: RestoreMeta<M>,
-) -> BTreeMap<Box<str>, Arc<Entry<M>>> {
-    let restore = |(key, loaded): (Box<str>, Loaded)| {
-        let meta = restore_meta(bucket, &key, &loaded.value);
-        let entry = Entry { key: key.clone(), revision: loaded.revision, value: loaded.value, meta };
-        (key, Arc::new(entry))
-    };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let chunk = objects.len().div_ceil(threads).max(RESTORE_CHUNK_MIN);
-    if objects.len() <= chunk {
-        return objects.into_iter().map(restore).collect();
-    }
-    let mut objects = objects.into_iter();
-    let chunks: Vec<Vec<_>> = (0..threads).map(|_| objects.by_ref().take(chunk).collect()).collect();
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = chunks
-            .into_iter()
-            .map(|chunk| scope.spawn(move || chunk.into_iter().map(restore).collect::<Vec<_>>()))
-            .collect();
-        let restored = workers.into_iter().flat_map(|worker| match worker.join() {
-            Ok(entries) => entries,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        restored.collect()
-    })
 }
 
 fn with_prefix<'a, M>(

@@ -1,10 +1,11 @@
 //! The cluster's store: every live object in memory, every change durable in one append-only log.
 //!
 //! The API server and the controllers call it. It knows keys, bytes and revisions, and nothing of Kubernetes.
-//! Reading order: `format` (bytes), `disk` (the machine), `log` (append and recovery), `memory` (maps and rings),
-//! `writer` (group commit), `watch` (readers of the rings), `compact` (a shorter log), `backup` (a copy elsewhere).
+//! Reading order: object, error, format, disk, log, recover, memory, batch, writer, watch, compact, backup.
+//! `docs/decisions/001-cluster-store.md` says why it is not a database.
 
 mod backup;
+mod batch;
 mod compact;
 mod disk;
 mod error;
@@ -12,6 +13,7 @@ mod format;
 mod log;
 mod memory;
 mod object;
+mod recover;
 mod watch;
 mod writer;
 
@@ -27,7 +29,7 @@ mod tests;
 pub use backup::{Verified, restore, verify};
 pub use disk::{Disk, MachineDisk};
 pub use error::{CommitError, Expired, Lagged, StoreError};
-pub use object::{Bucket, Change, Draft, Entry, Event, EventKind, Expect, Listing, Revision, Write};
+pub use object::{Bucket, BucketEvent, Change, Draft, Entry, Event, EventKind, Expect, Listing, Revision, Write};
 pub use watch::{Watch, WatchAll};
 
 use std::fs::File;
@@ -38,10 +40,11 @@ use std::thread::JoinHandle;
 use parking_lot::RwLock;
 use tokio::sync::{mpsc, oneshot};
 
+use batch::Transaction;
 use compact::Source;
 use log::Log;
 use memory::{Limits, Memory};
-use writer::{Message, Transaction, Writer};
+use writer::{Message, Writer};
 
 /// Transactions that may wait for the writer: two full batches, so that one fills while the other is being synced.
 const QUEUE_TRANSACTIONS_MAX: usize = 1024;
@@ -102,7 +105,7 @@ impl<M: Send + Sync + 'static> Store<M> {
         if !path.exists() {
             compact::create_empty(&path, options.disk.as_ref())?;
         }
-        let recovered = log::recover(&path)?;
+        let recovered = recover::recover(&path)?;
         let log = Log::resume(&path, &recovered, &options)?;
         let memory = Memory::recovered(recovered, limits(&options), restore_meta);
         Ok(Self::start(memory, Some(log), options, Some(lock)))
@@ -192,6 +195,8 @@ impl<M: Send + Sync + 'static> Store<M> {
     }
 
     /// Rewrites the log with only what is alive, while commits go on. It also happens by itself when it pays.
+    ///
+    /// When a compaction is under way already, this waits for that one.
     pub async fn compact(&self) -> Result<(), StoreError> {
         let (reply, answer) = oneshot::channel();
         let requests = self.requests.as_ref().ok_or(StoreError::Closed)?;

@@ -141,6 +141,9 @@ impl<M> fmt::Debug for Event<M> {
     }
 }
 
+/// An event and where it happened.
+pub type BucketEvent<M> = (Bucket, Arc<Event<M>>);
+
 /// Entries of one bucket as of one revision, sorted by key.
 pub struct Listing<M> {
     pub revision: Revision,

@@ -313,6 +313,46 @@ async fn many_writers_get_increasing_revisions_and_read_what_they_wrote() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listing_and_its_watch_leave_no_gap_beside_busy_writers() {
+    let store = TestStore::in_memory(Options::default());
+    let pods = store.bucket("pods");
+    let writers: Vec<_> = (0..8)
+        .map(|number| {
+            let (store, pods) = (store.clone(), pods.clone());
+            tokio::spawn(async move {
+                for round in 0..100 {
+                    let key = format!("{}", (number + round) % 5);
+                    // Both may be refused when another writer was faster; the listings must agree all the same.
+                    let _ = store.commit(vec![put(&pods, &key, Expect::Any, "x")]).await;
+                    let _ = store.commit(vec![delete(&pods, &key, Expect::Any)]).await;
+                }
+            })
+        })
+        .collect();
+    let mut readers = Vec::new();
+    while !writers.iter().all(|writer| writer.is_finished()) {
+        readers.push(store.list_and_watch(&pods, ""));
+        tokio::task::yield_now().await;
+    }
+    readers.truncate(200);
+    store.commit(vec![put(&pods, "last", Expect::Absent, "x")]).await.unwrap();
+    for (listing, mut watch) in readers {
+        let mut seen: std::collections::BTreeMap<_, _> =
+            listing.entries.iter().map(|entry| (entry.key.clone(), entry.revision)).collect();
+        while watch.position() < store.revision() {
+            for event in watch.next().await.unwrap() {
+                match event.kind {
+                    EventKind::Created | EventKind::Updated => seen.insert(event.entry.key.clone(), event.revision),
+                    EventKind::Deleted => seen.remove(&event.entry.key),
+                };
+            }
+        }
+        let now = store.list(&pods, "").entries.iter().map(|entry| (entry.key.clone(), entry.revision)).collect();
+        assert_eq!(seen, now, "from revision {}", listing.revision);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_one_of_many_contenders_creates_a_key() {
     let store = TestStore::in_memory(Options::default());
     let pods = store.bucket("pods");

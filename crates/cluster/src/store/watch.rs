@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::error::Lagged;
 use super::memory::Memory;
-use super::object::{Bucket, Event, Revision};
+use super::object::{Bucket, BucketEvent, Event, Revision};
 
 /// Events handed out at once: enough to make the lock cheap, few enough to hold it only for microseconds.
 const WATCH_BATCH_MAX: usize = 512;
@@ -79,7 +79,7 @@ impl<M> WatchAll<M> {
     }
 
     /// Waits for at least one event. It waits for ever once the store is closed.
-    pub async fn next(&mut self) -> Result<Vec<(Bucket, Arc<Event<M>>)>, Lagged> {
+    pub async fn next(&mut self) -> Result<Vec<BucketEvent<M>>, Lagged> {
         loop {
             self.wake.mark_unchanged();
             let events = self.try_next()?;
@@ -91,7 +91,7 @@ impl<M> WatchAll<M> {
     }
 
     /// The events that are there now, possibly none.
-    pub fn try_next(&mut self) -> Result<Vec<(Bucket, Arc<Event<M>>)>, Lagged> {
+    pub fn try_next(&mut self) -> Result<Vec<BucketEvent<M>>, Lagged> {
         let memory = self.memory.read();
         let events = memory.all_events_after(self.after, WATCH_BATCH_MAX)?;
         let last = events.last().map(|(_, event)| event.revision);

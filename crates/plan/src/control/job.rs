@@ -1,21 +1,20 @@
 //! The batch/v1 Job controller: which pods to start and stop, when the Job has ended, and what its status says.
 //!
-//! Called with a Job and the pods of its namespace that it may own. `job_policy` judges failures, `job_pods` builds
-//! pods, `job_track` counts ended pods exactly once and writes the status.
+//! Called with a Job and the pods of its namespace that it may own. Here it is decided whether the Job must end;
+//! `job_policy` judges failures, `job_scale` starts and stops pods, `job_pods` builds them, `job_track` counts ended
+//! pods exactly once and writes the status.
 
 use super::job_indexes::{self, Indexes};
 use super::job_policy::{self, Verdict};
-use super::{Action, Plan, Target, Voice, claim, has_finalizer, job_pods, job_track, pods, seconds_since, ttl};
-use super::{wire_time, without_finalizer};
+use super::without_finalizer;
+use super::{Plan, claim, has_finalizer, job_pods, job_scale, job_track, pods, seconds_since, ttl, uid_of, wire_time};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
 use k8s_openapi::api::core::v1::Pod;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 const CONTROLLER_NAME: &str = "kubernetes.io/job-controller";
-/// Pods created or deleted in one round; upstream's number, so that one huge Job does not starve the others.
-const PODS_PER_ROUND_MAX: usize = 500;
 const BACKOFF_SECONDS: i64 = 10;
 const BACKOFF_SECONDS_MAX: i64 = 360;
 
@@ -41,6 +40,8 @@ pub(super) struct Round<'a> {
     pub pods: Vec<&'a Pod>,
     pub active: Vec<&'a Pod>,
     pub status: JobStatus,
+    /// Uids that an earlier round has written down as ended but not yet added to the counters.
+    listed: BTreeSet<String>,
     pub succeeded_indexes: Indexes,
     pub failed_indexes: Option<Indexes>,
     /// Per index, the failed pod that stays until its replacement carries its failure count.
@@ -58,16 +59,24 @@ pub fn plan(seen: &Observed, now: Timestamp) -> Plan {
     if spec.managed_by.as_deref().is_some_and(|manager| manager != CONTROLLER_NAME) {
         return plan;
     }
-    let claims = claim::claim(job, &spec.selector.clone().unwrap_or_default(), seen.pods);
+    // The server gives every Job a selector; without one nothing can be said to be its pod.
+    let Some(selector) = spec.selector.as_ref() else {
+        return plan;
+    };
+    let claims = claim::claim(job, selector, seen.pods);
     if finished_at(job).is_some() {
         let tracked = claims.owned.iter().filter(|pod| has_finalizer(&pod.metadata, TRACKING_FINALIZER));
         plan.actions.extend(tracked.map(|pod| without_finalizer(*pod, TRACKING_FINALIZER)));
         return plan;
     }
-    plan.actions.extend(claims.patches);
+    if !claims.patches.is_empty() {
+        // Pods that change hands are looked at again before they are counted.
+        plan.actions.extend(claims.patches);
+        return plan;
+    }
     let mut round = Round::new(job, spec, claims.owned, now);
     round.ending = ending(&round, &mut plan);
-    settle(&mut round, &mut plan);
+    job_scale::settle(&mut round, &mut plan);
     job_track::finish(round, &mut plan);
     plan
 }
@@ -92,7 +101,8 @@ pub(super) fn finished_at(job: &Job) -> Option<Timestamp> {
 impl<'a> Round<'a> {
     fn new(job: &'a Job, spec: &'a JobSpec, mut owned: Vec<&'a Pod>, now: Timestamp) -> Self {
         let mut status = job.status.clone().unwrap_or_default();
-        status.uncounted_terminated_pods.get_or_insert_default();
+        let uncounted = status.uncounted_terminated_pods.get_or_insert_default();
+        let listed = uncounted.failed.iter().chain(&uncounted.succeeded).flatten().cloned().collect();
         if status.start_time.is_none() && !is_suspended(spec) {
             status.start_time = Some(wire_time(now));
         }
@@ -103,6 +113,7 @@ impl<'a> Round<'a> {
             spec,
             pods: owned,
             active,
+            listed,
             succeeded_indexes: Indexes::new(),
             failed_indexes: None,
             replaced_next: BTreeMap::new(),
@@ -135,13 +146,8 @@ impl<'a> Round<'a> {
         counts && has_finalizer(&pod.metadata, TRACKING_FINALIZER) && !self.is_listed(pod)
     }
 
-    /// Written down as ended by an earlier round, but not yet part of the counters.
     pub fn is_listed(&self, pod: &Pod) -> bool {
-        let Some(uncounted) = self.status.uncounted_terminated_pods.as_ref() else {
-            return false;
-        };
-        let uid = super::uid_of(&pod.metadata);
-        uncounted.failed.iter().chain(&uncounted.succeeded).flatten().any(|listed| listed == uid)
+        self.listed.contains(uid_of(&pod.metadata))
     }
 
     pub fn replaces_only_failed(&self) -> bool {
@@ -207,7 +213,7 @@ impl<'a> Round<'a> {
         last
     }
 
-    fn succeeded(&self) -> i32 {
+    pub fn succeeded(&self) -> i32 {
         if self.is_indexed() {
             return count(self.succeeded_indexes.iter());
         }
@@ -226,7 +232,7 @@ impl<'a> Round<'a> {
     }
 
     /// Seconds to wait before the next pod: 10 s doubling with each failure since the last success, up to 6 min.
-    fn backoff_left(&self) -> i64 {
+    pub fn backoff_left(&self) -> i64 {
         let counts_as_failure = |pod: &Pod| {
             let failed_by_itself = pods::is_failed(pod) && !pods::is_being_deleted(pod);
             failed_by_itself || (self.has_failed(pod) && has_finalizer(&pod.metadata, TRACKING_FINALIZER))
@@ -243,17 +249,17 @@ impl<'a> Round<'a> {
 }
 
 /// What is left of the delay after the given number of failures, the last of which was at `last`.
-fn backoff_left(failures: i32, last: Timestamp, now: Timestamp) -> i64 {
+pub(super) fn backoff_left(failures: i32, last: Timestamp, now: Timestamp) -> i64 {
     let doublings = u32::try_from(failures - 1).unwrap_or(0).min(10);
     let delay = (BACKOFF_SECONDS << doublings).min(BACKOFF_SECONDS_MAX);
     (delay - seconds_since(last, now)).max(0)
 }
 
-fn count<T>(items: impl Iterator<Item = T>) -> i32 {
+pub(super) fn count<T>(items: impl Iterator<Item = T>) -> i32 {
     i32::try_from(items.count()).unwrap_or(i32::MAX)
 }
 
-fn is_suspended(spec: &JobSpec) -> bool {
+pub(super) fn is_suspended(spec: &JobSpec) -> bool {
     spec.suspend == Some(true)
 }
 
@@ -324,149 +330,4 @@ fn deadline_left(round: &Round) -> Option<i64> {
     let seconds = round.spec.active_deadline_seconds.filter(|_| !is_suspended(round.spec))?;
     let started = round.status.start_time.as_ref()?.0;
     Some(seconds - seconds_since(started, round.now))
-}
-
-/// Starts and stops pods, sets the counts of running ones and, if all completions are there, the ending.
-fn settle(round: &mut Round, plan: &mut Plan) {
-    let voice = Voice::new(round.job, "job-controller");
-    let mut active = count(round.active.iter());
-    let mut ready = count(round.active.iter().filter(|pod| pods::is_ready(pod)));
-    let mut terminating = round.terminating();
-    if round.ending.is_some() {
-        let leaving = std::mem::take(&mut round.active);
-        stop(&leaving, false, &voice, plan);
-        (active, ready, terminating) = (0, 0, terminating + count(leaving.iter()));
-    } else {
-        if round.job.metadata.deletion_timestamp.is_none() {
-            let leaving = surplus(round);
-            stop(&leaving, true, &voice, plan);
-            active -= count(leaving.iter());
-            ready -= count(leaving.iter().filter(|pod| pods::is_ready(pod)));
-            if leaving.is_empty() && !is_suspended(round.spec) {
-                active += start_missing(round, active, &voice, plan);
-            }
-        }
-        let succeeded = round.succeeded();
-        let is_complete = round.spec.completions.map_or(succeeded > 0, |wanted| succeeded >= wanted) && active == 0;
-        if is_complete {
-            let message = "Reached expected number of succeeded pods".to_owned();
-            let reason = "CompletionsReached".to_owned();
-            round.ending = Some(Ending { is_success: true, reason, message, is_recorded: false });
-        } else if round.job.metadata.deletion_timestamp.is_none() {
-            note_suspension(round, &voice, plan);
-        }
-    }
-    round.status.active = Some(active).filter(|n| *n > 0);
-    round.status.ready = Some(ready);
-    round.status.terminating = Some(terminating);
-}
-
-/// Deletes pods; those that are only surplus lose their finalizer first, because their end must not count.
-fn stop(leaving: &[&Pod], is_surplus: bool, voice: &Voice, plan: &mut Plan) {
-    for pod in leaving {
-        if is_surplus && has_finalizer(&pod.metadata, TRACKING_FINALIZER) {
-            plan.actions.push(without_finalizer(*pod, TRACKING_FINALIZER));
-        }
-        let target = Target::of(*pod);
-        plan.events.push(voice.normal("SuccessfulDelete", format!("Deleted pod: {}", target.name)));
-        plan.delete(target);
-    }
-}
-
-fn wanted_active(round: &Round) -> i32 {
-    if is_suspended(round.spec) {
-        return 0;
-    }
-    let parallelism = round.spec.parallelism.unwrap_or(1);
-    match round.spec.completions {
-        // Without a number of completions the first success means: start nothing more, let the rest finish.
-        None if round.succeeded() > 0 => count(round.active.iter()),
-        None => parallelism,
-        Some(completions) => (completions - round.succeeded()).min(parallelism).max(0),
-    }
-}
-
-/// The active pods to stop: doubles and strays of an indexed Job, then the least useful ones over the wanted number.
-fn surplus<'a>(round: &Round<'a>) -> Vec<&'a Pod> {
-    let mut candidates = round.active.clone();
-    candidates.sort_by_key(|pod| pods::removal_order(pod, 0));
-    let mut leaving = Vec::new();
-    if round.is_indexed() {
-        let mut kept = Indexes::new();
-        let mut keep = Vec::new();
-        // The most useful pod of an index stays, so look at them last-to-go first.
-        for pod in candidates.into_iter().rev() {
-            match round.valid_index(pod) {
-                Some(index) if kept.insert(index) => keep.push(pod),
-                Some(_) | None => leaving.push(pod),
-            }
-        }
-        keep.reverse();
-        candidates = keep;
-    }
-    let excess = count(round.active.iter()) - wanted_active(round);
-    let more = usize::try_from(excess).unwrap_or(0).saturating_sub(leaving.len());
-    leaving.extend(candidates.into_iter().take(more));
-    leaving.truncate(PODS_PER_ROUND_MAX);
-    leaving
-}
-
-/// Creates the pods that are missing and may start now; says how many.
-fn start_missing(round: &Round, active: i32, voice: &Voice, plan: &mut Plan) -> i32 {
-    let terminating = if round.replaces_only_failed() { round.terminating() } else { 0 };
-    let missing = usize::try_from(wanted_active(round) - terminating - active).unwrap_or(0).min(PODS_PER_ROUND_MAX);
-    if missing == 0 {
-        return 0;
-    }
-    let has_limit_per_index = round.failed_indexes.is_some();
-    let wait = if has_limit_per_index { 0 } else { round.backoff_left() };
-    if wait > 0 {
-        plan.requeue(wait);
-        return 0;
-    }
-    let indexes: Vec<Option<i32>> = if round.is_indexed() {
-        pending_indexes(round, missing, plan).into_iter().map(Some).collect()
-    } else {
-        vec![None; missing]
-    };
-    for index in &indexes {
-        let replaced = index.and_then(|index| round.replaced_next.get(&index).copied());
-        let object = job_pods::build(round, *index, replaced);
-        let event = voice.normal("SuccessfulCreate", "Created pod: {name}");
-        plan.actions.push(Action::Create { object, event: Some(event) });
-    }
-    count(indexes.iter())
-}
-
-/// The first indexes without a pod or an outcome; with a limit per index, each waits for its own delay.
-fn pending_indexes(round: &Round, missing: usize, plan: &mut Plan) -> Vec<i32> {
-    let mut taken: Indexes = round.active.iter().filter_map(|pod| round.valid_index(pod)).collect();
-    taken.extend(&round.succeeded_indexes);
-    taken.extend(round.failed_indexes.iter().flatten());
-    if round.replaces_only_failed() {
-        let terminating = round.pods.iter().filter(|pod| pods::is_terminating(pod));
-        taken.extend(terminating.filter_map(|pod| round.valid_index(pod)));
-    }
-    let mut start = Vec::new();
-    for index in (0..round.completions()).filter(|index| !taken.contains(index)).take(missing) {
-        let wait = round.replaced_next.get(&index).map_or(0, |pod| {
-            let ended = pods::ended_at(pod).unwrap_or(round.now);
-            backoff_left(job_pods::attempts(pod) + 1, ended, round.now)
-        });
-        if wait > 0 { plan.requeue(wait) } else { start.push(index) }
-    }
-    start
-}
-
-/// Keeps the condition `Suspended` true to the spec; a resumed Job's clock starts anew.
-fn note_suspension(round: &mut Round, voice: &Voice, plan: &mut Plan) {
-    let now = round.now;
-    if is_suspended(round.spec) {
-        if job_track::set_condition(&mut round.status, ("Suspended", "True"), ("JobSuspended", "Job suspended"), now) {
-            plan.events.push(voice.normal("Suspended", "Job suspended"));
-        }
-    } else if job_track::set_condition(&mut round.status, ("Suspended", "False"), ("JobResumed", "Job resumed"), now) {
-        plan.events.push(voice.normal("Resumed", "Job resumed"));
-        round.status.start_time = Some(wire_time(now));
-    }
 }

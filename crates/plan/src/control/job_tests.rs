@@ -101,6 +101,32 @@ fn a_pod_is_counted_once_wherever_the_round_breaks_off() {
     }
 }
 
+// K-JOB-3
+#[test]
+fn a_failing_job_counts_its_stopped_pods_once_wherever_a_round_breaks_off() {
+    let mut world = job_world(json!({"completions": 3, "parallelism": 3, "backoffLimit": 0}));
+    settle(&mut world);
+    let pods = unfinished(&world);
+    world.run_pod(&pods[1]);
+    world.end_pod(&pods[0], 1);
+    for first in 0..=planned(&world).actions.len() {
+        for second in 0..4 {
+            let mut broken = world.clone();
+            for kept in [first, second] {
+                let whole = planned(&broken).actions;
+                broken.apply(&Plan { actions: whole[..kept.min(whole.len())].to_vec(), ..Plan::default() });
+            }
+            settle(&mut broken);
+            if broken.names("Pod").contains(&pods[1]) {
+                broken.end_pod(&pods[1], 137);
+            }
+            settle(&mut broken);
+            assert_eq!(status(&broken)["failed"], 3, "after {first} and {second} actions");
+            assert_eq!(conditions(&broken).len(), 2);
+        }
+    }
+}
+
 // K-JOB-3 K-JOB-4
 #[test]
 fn failures_are_retried_with_growing_delays_until_the_limit() {
@@ -300,6 +326,39 @@ fn replacement_policy_failed_waits_for_the_old_pod_to_end() {
         assert_eq!(world.names("Pod").len(), pods, "{policy}");
         assert_eq!(status(&world)["terminating"], 1);
     }
+}
+
+// K-JOB-3
+#[test]
+fn without_completions_the_first_success_lets_the_others_finish() {
+    let mut world = job_world(json!({"parallelism": 2}));
+    settle(&mut world);
+    let pods = unfinished(&world);
+    world.end_pod(&pods[0], 0);
+    settle(&mut world);
+    assert_eq!(unfinished(&world), pods[1..]);
+    assert!(conditions(&world).is_empty());
+    world.end_pod(&pods[1], 1);
+    settle(&mut world);
+    assert_eq!(conditions(&world).len(), 2);
+    assert_eq!((&status(&world)["succeeded"], &status(&world)["failed"]), (&json!(1), &json!(1)));
+}
+
+// K-JOB-3
+#[test]
+fn restarts_in_place_count_towards_the_limit() {
+    let spec = json!({"completions": 1, "backoffLimit": 2, "template": {"spec": {"restartPolicy": "OnFailure"}}});
+    let mut world = job_world(spec);
+    settle(&mut world);
+    let pod = unfinished(&world).remove(0);
+    world.run_pod(&pod);
+    for (restarts, is_over) in [(1, false), (2, true)] {
+        let container = json!({"name": "c", "image": "", "imageID": "", "ready": true, "restartCount": restarts});
+        world.edit("Pod", &pod, json!({"status": {"containerStatuses": [container]}}));
+        settle(&mut world);
+        assert_eq!(!conditions(&world).is_empty(), is_over, "{restarts} restarts");
+    }
+    assert!(conditions(&world)[0].starts_with("FailureTarget=True BackoffLimitExceeded"));
 }
 
 // K-JOB-5

@@ -81,9 +81,14 @@ fn list_ended<'a>(round: &mut Round<'a>) -> (Vec<&'a Pod>, bool) {
 }
 
 /// A pod is freed when it or the whole Job has ended, except a failed one whose count its replacement will need.
+///
+/// Pods that this very round deletes are freed by the next one, which sees them as deleted.
 fn may_free(round: &Round, pod: &Pod) -> bool {
-    if round.job.metadata.deletion_timestamp.is_some() || round.ending.is_some() || pods::is_succeeded(pod) {
+    if round.job.metadata.deletion_timestamp.is_some() || pods::is_succeeded(pod) {
         return true;
+    }
+    if round.ending.is_some() {
+        return !pods::is_active(pod);
     }
     let awaits_replacement = || {
         let waiting = round.valid_index(pod).and_then(|index| round.replaced_next.get(&index));

@@ -11,6 +11,7 @@ pub mod job;
 mod job_indexes;
 mod job_pods;
 mod job_policy;
+mod job_scale;
 mod job_track;
 
 pub mod replicaset;
@@ -19,6 +20,7 @@ pub mod deployment;
 mod deployment_sets;
 mod deployment_status;
 
+pub mod account;
 pub mod cronjob;
 pub mod garbage;
 pub mod namespace;

@@ -41,26 +41,36 @@ pub struct Observed<'a> {
 pub fn plan(seen: &Observed, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
     let in_use = claims_in_use(seen.pods);
+    let by_key: ClaimsByKey = seen.claims.iter().map(|claim| (key(&claim.metadata), claim)).collect();
+    for volume in seen.volumes {
+        let is_bound = phase(volume) == "Bound" && claim_of(&by_key, volume).is_some();
+        protect(volume, VOLUME_FINALIZER, is_bound, &mut plan);
+    }
+    for claim in seen.claims {
+        protect(claim, CLAIM_FINALIZER, in_use.contains(&key(&claim.metadata)), &mut plan);
+    }
+    if !plan.is_empty() {
+        // What has just been written must be seen again before it is bound.
+        return plan;
+    }
     let mut taken = BTreeSet::new();
     // The oldest claim chooses first.
     let mut claims: Vec<&PersistentVolumeClaim> = seen.claims.iter().collect();
     claims.sort_by_key(|claim| (claim.metadata.creation_timestamp.clone(), claim.metadata.uid.clone()));
-    for claim in claims {
+    for claim in claims.into_iter().filter(|claim| claim.metadata.deletion_timestamp.is_none()) {
         let is_used = in_use.contains(&key(&claim.metadata));
-        protect(claim, CLAIM_FINALIZER, is_used, &mut plan);
-        if claim.metadata.deletion_timestamp.is_none() {
-            settle_claim(seen, claim, is_used, &mut taken, now, &mut plan);
-        }
+        settle_claim(seen, &Wish { claim, is_used }, &mut taken, now, &mut plan);
     }
-    for volume in seen.volumes {
-        let is_bound = phase(volume) == "Bound" && claim_of(seen, volume).is_some();
-        protect(volume, VOLUME_FINALIZER, is_bound, &mut plan);
-        if !taken.contains(name_of(&volume.metadata)) && volume.metadata.deletion_timestamp.is_none() {
-            settle_volume(seen, volume, now, &mut plan);
+    for volume in seen.volumes.iter().filter(|volume| volume.metadata.deletion_timestamp.is_none()) {
+        if !taken.contains(name_of(&volume.metadata)) {
+            settle_volume(seen.provisioner, volume, claim_of(&by_key, volume), now, &mut plan);
         }
     }
     plan
 }
+
+/// Claims by namespace and name.
+type ClaimsByKey<'a> = BTreeMap<(String, String), &'a PersistentVolumeClaim>;
 
 fn key(metadata: &ObjectMeta) -> (String, String) {
     (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
@@ -124,18 +134,20 @@ fn is_reserved_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> 
     has_name && (uid.is_empty() || uid == uid_of(&claim.metadata))
 }
 
-fn claim_of<'a>(seen: &Observed<'a>, volume: &PersistentVolume) -> Option<&'a PersistentVolumeClaim> {
-    seen.claims.iter().find(|claim| is_reserved_for(volume, claim))
+fn claim_of<'a>(claims: &ClaimsByKey<'a>, volume: &PersistentVolume) -> Option<&'a PersistentVolumeClaim> {
+    let reference = volume.spec.as_ref()?.claim_ref.as_ref()?;
+    let key = (reference.namespace.clone().unwrap_or_default(), reference.name.clone().unwrap_or_default());
+    claims.get(&key).copied().filter(|claim| is_reserved_for(volume, claim))
 }
 
-fn settle_claim(
-    seen: &Observed,
-    claim: &PersistentVolumeClaim,
+/// A claim, and whether a pod already waits for it.
+struct Wish<'a> {
+    claim: &'a PersistentVolumeClaim,
     is_used: bool,
-    taken: &mut BTreeSet<String>,
-    now: Timestamp,
-    plan: &mut Plan,
-) {
+}
+
+fn settle_claim(seen: &Observed, wish: &Wish, taken: &mut BTreeSet<String>, now: Timestamp, plan: &mut Plan) {
+    let Wish { claim, is_used } = *wish;
     let chosen = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref()).filter(|name| !name.is_empty());
     let is_completed = annotation(&claim.metadata, BIND_COMPLETED).is_some();
     let found = chosen.and_then(|name| seen.volumes.iter().find(|volume| name_of(&volume.metadata) == name));
@@ -270,7 +282,8 @@ fn patch_if_changed<T>(before: &T, after: &T, plan: &mut Plan)
 where
     T: Resource + Metadata<Ty = ObjectMeta> + serde::Serialize,
 {
-    if let Some(patch) = difference(&to_value(before), &to_value(after)) {
+    if let Some(mut patch) = difference(&to_value(before), &to_value(after)) {
+        patch["metadata"]["resourceVersion"] = json!(before.metadata().resource_version);
         plan.actions.push(Action::Patch { target: Target::of(before), patch });
     }
 }
@@ -388,18 +401,24 @@ fn make_volume(seen: &Observed, claim: &PersistentVolumeClaim, class: &StorageCl
 }
 
 /// What a volume is when no claim takes it in this round: free, or left behind by its claim.
-fn settle_volume(seen: &Observed, volume: &PersistentVolume, now: Timestamp, plan: &mut Plan) {
+fn settle_volume(
+    provisioner: &str,
+    volume: &PersistentVolume,
+    claim: Option<&PersistentVolumeClaim>,
+    now: Timestamp,
+    plan: &mut Plan,
+) {
     let reference = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
     let was_bound = reference.is_some_and(|reference| reference.uid.as_ref().is_some_and(|uid| !uid.is_empty()));
     if !was_bound {
         return set_phase(volume, "Available", now, plan);
     }
-    if claim_of(seen, volume).is_some() {
+    if claim.is_some() {
         // Its claim is being deleted or bound elsewhere; the next look decides.
         return;
     }
     set_phase(volume, "Released", now, plan);
-    let is_ours = annotation(&volume.metadata, PROVISIONED_BY) == Some(seen.provisioner);
+    let is_ours = annotation(&volume.metadata, PROVISIONED_BY) == Some(provisioner);
     let policy = volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
     if is_ours && policy == Some("Delete") {
         plan.delete(Target::of(volume));

@@ -61,13 +61,17 @@ impl World {
     }
 
     pub fn edit(&mut self, kind: &str, name: &str, mut patch: Value) {
-        if let Some(metadata) = patch.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.remove("resourceVersion");
-        }
+        let expected =
+            patch.get_mut("metadata").and_then(Value::as_object_mut).and_then(|m| m.remove("resourceVersion"));
         let key = (kind.to_owned(), name.to_owned());
         let object = self.objects.get_mut(&key).unwrap_or_else(|| panic!("{kind} {name} is not there"));
+        if let Some(expected) = expected {
+            assert_eq!(expected, object["metadata"]["resourceVersion"], "{kind} {name} has changed meanwhile");
+        }
         let spec_before = object["spec"].clone();
         json_patch::merge(object, &patch);
+        self.made += 1;
+        object["metadata"]["resourceVersion"] = json!(self.made.to_string());
         if object["spec"] != spec_before {
             let generation = object["metadata"]["generation"].as_i64().unwrap();
             object["metadata"]["generation"] = json!(generation + 1);
@@ -81,6 +85,8 @@ impl World {
         let object = self.objects.get_mut(&key).unwrap_or_else(|| panic!("{kind} {name} is not there"));
         if object["metadata"]["deletionTimestamp"].is_null() {
             object["metadata"]["deletionTimestamp"] = json!(time);
+            self.made += 1;
+            object["metadata"]["resourceVersion"] = json!(self.made.to_string());
         }
         self.drop_if_done(&key);
     }

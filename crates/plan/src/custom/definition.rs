@@ -3,17 +3,13 @@
 
 use super::rules;
 use super::schema::{Schema, is_true};
-use super::{selectable, structural};
+use super::{structural, version};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use volley_api::kube::field::FieldError;
 use volley_api::kube::{at, names, text, time};
 
-const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
-const COLUMN_FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
-const SELECTABLE_FIELDS_MAX: usize = 8;
-const DEPRECATION_WARNING_BYTES_MAX: usize = 256;
 const APPROVAL: &str = "api-approved.kubernetes.io";
 
 /// Fills in what a client may leave out: singular, list kind and conversion.
@@ -40,7 +36,8 @@ fn versions(crd: &Value) -> &[Value] {
     list(at(crd, "spec.versions"))
 }
 
-fn list(value: Option<&Value>) -> &[Value] {
+/// The items of a list that may be absent.
+pub(super) fn list(value: Option<&Value>) -> &[Value] {
     value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
@@ -56,6 +53,7 @@ pub fn check(crd: &Value) -> Vec<FieldError> {
         errors.extend(problems.iter().map(|problem| FieldError::invalid("metadata.name", own_name, problem)));
     }
     errors.extend(check_spec(crd));
+    errors.extend(check_stored_versions(crd, None));
     errors.extend(check_approval(crd));
     errors.extend(check_preserve(crd));
     errors
@@ -73,7 +71,7 @@ pub fn check_update(new: &Value, old: &Value) -> Vec<FieldError> {
             errors.push(FieldError::invalid(path, text(new, path), "field is immutable"));
         }
     }
-    errors.extend(check_stored_versions(new, old));
+    errors.extend(check_stored_versions(new, old.get("status")));
     // An approval that was missing may stay so: a controller may own the spec but not the annotation.
     let approval = check_approval(new);
     if approval.as_ref().map(|error| error.problem) != check_approval(old).map(|error| error.problem) {
@@ -95,21 +93,38 @@ fn check_preserve(crd: &Value) -> Option<FieldError> {
     keeps_unknown_fields(crd).then(|| FieldError::invalid("spec.preserveUnknownFields", true, detail))
 }
 
+/// The versions in which objects are stored, now that this CRD is written: the old ones and the first storage version.
+fn stored_versions(crd: &Value, old: Option<&Value>) -> Vec<Value> {
+    let mut stored = list(old.and_then(|status| status.get("storedVersions"))).to_vec();
+    let storage = versions(crd).iter().find(|version| is_true(version, "storage"));
+    let name = storage.and_then(|version| version.get("name"));
+    stored.extend(name.filter(|name| !stored.contains(name)).cloned());
+    stored
+}
+
 /// A version that was ever stored must stay, or objects stored in it could not be read.
-fn check_stored_versions(new: &Value, old: &Value) -> Vec<FieldError> {
-    let is_listed = |name: &str| versions(new).iter().any(|version| text(version, "name") == name);
-    let stored = list(at(old, "status.storedVersions")).iter().enumerate();
-    let gone = stored
-        .filter_map(|(index, version)| version.as_str().filter(|name| !is_listed(name)).map(|name| (index, name)));
-    gone.map(|(index, name)| {
+fn check_stored_versions(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let stored = stored_versions(crd, old);
+    let path = "status.storedVersions";
+    if stored.is_empty() {
+        return vec![FieldError::invalid(path, Value::Null, "must have at least one stored version")];
+    }
+    let storage =
+        versions(crd).iter().filter(|version| is_true(version, "storage")).map(|version| text(version, "name"));
+    let missing = storage.filter(|name| !stored.iter().any(|stored| stored == name));
+    let mut errors: Vec<FieldError> = missing
+        .map(|name| FieldError::invalid(path, stored.clone(), &format!("must have the storage version {name}")))
+        .collect();
+    let is_listed = |name: &str| versions(crd).iter().any(|version| text(version, "name") == name);
+    for (index, name) in stored.iter().filter_map(Value::as_str).enumerate().filter(|(_, name)| !is_listed(name)) {
         let detail = format!(
             "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions \
              until a storage migration ensures no data remains persisted in {name} and removes {name} from \
              status.storedVersions"
         );
-        FieldError::invalid(format!("status.storedVersions[{index}]"), name, &detail)
-    })
-    .collect()
+        errors.push(FieldError::invalid(format!("{path}[{index}]"), name, &detail));
+    }
+    errors
 }
 
 /// Groups of the community need an approval; own groups do not.
@@ -143,7 +158,7 @@ fn check_approval(crd: &Value) -> Option<FieldError> {
 fn check_spec(crd: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     check_group_and_scope(crd, &mut errors);
-    check_versions(crd, &mut errors);
+    version::check(versions(crd), &mut errors);
     for field in ["plural", "singular", "kind", "listKind"] {
         let path = format!("spec.names.{field}");
         if text(crd, &path).is_empty() {
@@ -174,168 +189,6 @@ fn check_choice(crd: &Value, path: &str, choices: &[&str], errors: &mut Vec<Fiel
         errors.push(FieldError::required(path, ""));
     } else if !choices.contains(&value) {
         errors.push(FieldError::not_supported(path, value, choices));
-    }
-}
-
-/// What all versions have in common is reported once, at the top: the reference moves it there before it looks.
-fn check_versions(crd: &Value, errors: &mut Vec<FieldError>) {
-    let versions = versions(crd);
-    for (index, version) in versions.iter().enumerate() {
-        let path = format!("spec.versions[{index}]");
-        let problems = names::dns1035_label(text(version, "name"));
-        if !problems.is_empty() {
-            errors.push(FieldError::invalid(format!("{path}.name"), text(version, "name"), &problems.join(",")));
-        }
-        if at(version, "schema.openAPIV3Schema").is_none_or(Value::is_null) {
-            errors.push(FieldError::required(format!("{path}.schema.openAPIV3Schema"), ""));
-        }
-        check_deprecation(version, &path, errors);
-    }
-    check_part(versions, "schema", "spec.validation", errors, check_schema);
-    check_part(versions, "subresources", "spec.subresources", errors, check_subresources);
-    check_part(versions, "additionalPrinterColumns", "spec.additionalPrinterColumns", errors, check_columns);
-    check_part(versions, "selectableFields", "spec.selectableFields", errors, check_selectable_fields);
-    let shown = || -> Value { versions.iter().map(shown_version).collect() };
-    let names: BTreeSet<&str> = versions.iter().map(|version| text(version, "name")).collect();
-    if names.len() != versions.len() {
-        errors.push(FieldError::invalid("spec.versions", shown(), "must contain unique version names"));
-    }
-    if versions.iter().filter(|version| is_true(version, "storage")).count() != 1 {
-        let detail = "must have exactly one version marked as storage version";
-        errors.push(FieldError::invalid("spec.versions", shown(), detail));
-    }
-}
-
-/// A version as the reference prints its own form of it, without the parts that it moved to the top.
-fn shown_version(version: &Value) -> Value {
-    json!({
-        "Name": text(version, "name"), "Served": is_true(version, "served"), "Storage": is_true(version, "storage"),
-        "Deprecated": is_true(version, "deprecated"), "DeprecationWarning": version.get("deprecationWarning"),
-        "Schema": null, "Subresources": null, "AdditionalPrinterColumns": null, "SelectableFields": null,
-    })
-}
-
-/// Checks one part of all versions; `common` is its path when all versions have the same.
-fn check_part(
-    versions: &[Value],
-    part: &str,
-    common: &str,
-    errors: &mut Vec<FieldError>,
-    check: fn(&Value, &str, &mut Vec<FieldError>),
-) {
-    let Some((first, others)) = versions.split_first() else { return };
-    if others.iter().all(|other| other.get(part) == first.get(part)) {
-        check(first, common, errors);
-        return;
-    }
-    for (index, version) in versions.iter().enumerate() {
-        check(version, &format!("spec.versions[{index}].{part}"), errors);
-    }
-}
-
-fn check_schema(version: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    let has_status = at(version, "subresources.status").is_some_and(|status| !status.is_null());
-    if let Some(schema) = at(version, "schema.openAPIV3Schema").filter(|schema| schema.is_object()) {
-        errors.extend(structural::check(schema, &format!("{path}.openAPIV3Schema"), has_status));
-    }
-}
-
-fn check_deprecation(version: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    let Some(warning) = version.get("deprecationWarning").and_then(Value::as_str) else { return };
-    let bad = warning.char_indices().find(|(_, character)| character.is_control());
-    let mut problems = Vec::new();
-    if !is_true(version, "deprecated") {
-        problems.push("can only be set for deprecated versions".to_owned());
-    } else if warning.is_empty() {
-        problems.push("must not be an empty string".to_owned());
-    } else {
-        if warning.len() > DEPRECATION_WARNING_BYTES_MAX {
-            problems.push(format!("must be <= {DEPRECATION_WARNING_BYTES_MAX} characters long"));
-        }
-        problems.extend(bad.map(|(index, _)| {
-            format!("must only contain printable UTF-8 characters; non-printable character found at index {index}")
-        }));
-    }
-    let path = format!("{path}.deprecationWarning");
-    errors.extend(problems.iter().map(|problem| FieldError::invalid(path.as_str(), warning, problem)));
-}
-
-fn check_subresources(version: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    let Some(scale) = at(version, "subresources.scale").filter(|scale| scale.is_object()) else { return };
-    let rows: [(&str, bool, &[&str], &str); 3] = [
-        ("specReplicasPath", true, &[".spec."], "should be a json path under .spec"),
-        ("statusReplicasPath", true, &[".status."], "should be a json path under .status"),
-        ("labelSelectorPath", false, &[".spec.", ".status."], "should be a json path under either .spec or .status"),
-    ];
-    for (field, is_required, prefixes, detail) in rows {
-        let value = text(scale, field);
-        let path = format!("{path}.scale.{field}");
-        if value.is_empty() {
-            errors.extend(is_required.then(|| FieldError::required(path, "")));
-        } else if !value.starts_with('.') {
-            errors.push(FieldError::invalid(path, value, "must be a simple json path starting with ."));
-        } else if !prefixes.iter().any(|prefix| value.starts_with(prefix)) {
-            errors.push(FieldError::invalid(path, value, detail));
-        }
-    }
-}
-
-fn check_columns(version: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    for (index, column) in list(version.get("additionalPrinterColumns")).iter().enumerate() {
-        let path = |field: &str| format!("{path}[{index}].{field}");
-        let one_of = |choices: &[&str]| format!("must be one of {}", choices.join(","));
-        if text(column, "name").is_empty() {
-            errors.push(FieldError::required(path("name"), ""));
-        }
-        let kind = text(column, "type");
-        if kind.is_empty() {
-            errors.push(FieldError::required(path("type"), &one_of(&COLUMN_TYPES)));
-        } else if !COLUMN_TYPES.contains(&kind) {
-            errors.push(FieldError::invalid(path("type"), kind, &one_of(&COLUMN_TYPES)));
-        }
-        let format = text(column, "format");
-        if !format.is_empty() && !COLUMN_FORMATS.contains(&format) {
-            errors.push(FieldError::invalid(path("format"), format, &one_of(&COLUMN_FORMATS)));
-        }
-        let json_path = text(column, "jsonPath");
-        if json_path.is_empty() {
-            errors.push(FieldError::required(path("JSONPath"), ""));
-        } else if !json_path.starts_with('.') {
-            errors.push(FieldError::invalid(path("JSONPath"), json_path, "must be a simple json path starting with ."));
-        }
-    }
-}
-
-fn check_selectable_fields(version: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    let Some(schema) = at(version, "schema.openAPIV3Schema") else { return };
-    let mut seen = BTreeSet::new();
-    for (index, field) in list(version.get("selectableFields")).iter().enumerate() {
-        let path = format!("{path}[{index}].jsonPath");
-        let json_path = text(field, "jsonPath");
-        if json_path.is_empty() {
-            errors.push(FieldError::required(path, ""));
-            continue;
-        }
-        let (root, target) = match selectable::find(json_path, schema, false) {
-            Ok(found) => found,
-            Err(why) => {
-                errors.push(FieldError::invalid(path, json_path, &format!("is an invalid path: {why}")));
-                continue;
-            }
-        };
-        if root == "metadata" {
-            errors.push(FieldError::invalid(path.as_str(), json_path, "must not point to fields in metadata"));
-        }
-        if !matches!(text(target, "type"), "string" | "boolean" | "integer") {
-            let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
-            errors.push(FieldError::invalid(path.as_str(), json_path, detail));
-        }
-        if !seen.insert(json_path) {
-            errors.push(FieldError::duplicate(path, json_path));
-        }
-    }
-    if seen.len() > SELECTABLE_FIELDS_MAX {
-        errors.push(FieldError::too_many(path, seen.len(), SELECTABLE_FIELDS_MAX));
     }
 }
 
@@ -420,24 +273,40 @@ fn all_warnings(crd: &Value) -> Vec<String> {
     warnings
 }
 
-/// Names that other resources of the group already have.
+/// Names that resources already have. Each group has its own: two groups may use the same names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TakenNames {
+    groups: BTreeMap<String, GroupNames>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct GroupNames {
     /// Plurals, singulars and short names.
-    pub resources: BTreeSet<String>,
+    resources: BTreeSet<String>,
     /// Kinds and list kinds.
-    pub kinds: BTreeSet<String>,
+    kinds: BTreeSet<String>,
 }
 
 impl TakenNames {
-    /// Adds what another CRD of the group was given.
-    pub fn add(&mut self, other: &Value) {
-        let Some(names) = at(other, "status.acceptedNames") else { return };
-        let plain = ["plural", "singular"].map(|field| text(names, field));
+    /// Adds what a CRD was given. A CRD may be asked about after it was added: its own names are no conflict.
+    pub fn add(&mut self, crd: &Value) {
+        let Some(names) = at(crd, "status.acceptedNames") else { return };
         let short = list(names.get("shortNames")).iter().filter_map(Value::as_str);
-        self.resources.extend(plain.into_iter().chain(short).filter(|name| !name.is_empty()).map(str::to_owned));
+        let resources = ["plural", "singular"].map(|field| text(names, field)).into_iter().chain(short);
         let kinds = ["kind", "listKind"].map(|field| text(names, field));
-        self.kinds.extend(kinds.into_iter().filter(|kind| !kind.is_empty()).map(str::to_owned));
+        self.reserve(text(crd, "spec.group"), resources, kinds);
+    }
+
+    /// Adds names of a group that is not made of CRDs alone.
+    pub fn reserve<'a>(
+        &mut self,
+        group: &str,
+        resources: impl IntoIterator<Item = &'a str>,
+        kinds: impl IntoIterator<Item = &'a str>,
+    ) {
+        let taken = self.groups.entry(group.to_owned()).or_default();
+        taken.resources.extend(resources.into_iter().filter(|name| !name.is_empty()).map(str::to_owned));
+        taken.kinds.extend(kinds.into_iter().filter(|kind| !kind.is_empty()).map(str::to_owned));
     }
 }
 
@@ -458,11 +327,7 @@ pub fn status(crd: &Value, taken: &TakenNames, now: Timestamp) -> Value {
     } else if !is_established {
         put_condition(&mut conditions, ["Established", "False", "NotAccepted", "not all names are accepted"], now);
     }
-    let mut stored = list(old.and_then(|status| status.get("storedVersions"))).to_vec();
-    let storage =
-        versions(crd).iter().find(|version| is_true(version, "storage")).and_then(|version| version.get("name"));
-    stored.extend(storage.filter(|name| !stored.contains(name)).cloned());
-    json!({"acceptedNames": names, "conditions": conditions, "storedVersions": stored})
+    json!({"acceptedNames": names, "conditions": conditions, "storedVersions": stored_versions(crd, old)})
 }
 
 /// The status of a CRD whose instances are being removed (K-CRD-3).
@@ -501,6 +366,8 @@ fn put_condition(conditions: &mut Vec<Value>, [kind, status, reason, message]: [
 fn accepted_names(crd: &Value, taken: &TakenNames) -> (Value, Option<(&'static str, String)>) {
     let empty = Value::Null;
     let (wanted, had) = (at(crd, "spec.names").unwrap_or(&empty), at(crd, "status.acceptedNames").unwrap_or(&empty));
+    let free = GroupNames::default();
+    let taken = taken.groups.get(text(crd, "spec.group")).unwrap_or(&free);
     let mut names = had.as_object().cloned().unwrap_or_default();
     let mut conflict = None;
     let in_use = |name: &str| format!("{} is already in use", Value::from(name));
@@ -533,7 +400,7 @@ fn accepted_names(crd: &Value, taken: &TakenNames) -> (Value, Option<(&'static s
 fn accept_short_names(
     wanted: &Value,
     had: &Value,
-    taken: &TakenNames,
+    taken: &GroupNames,
     names: &mut Map<String, Value>,
     conflict: &mut Option<(&'static str, String)>,
 ) {

@@ -66,7 +66,8 @@ fn names_groups_and_versions_are_checked() {
     assert_eq!(
         check_with("/spec/versions/0/storage", json!(false)),
         [
-            r#"spec.versions: Invalid value: [{"AdditionalPrinterColumns":null,"Deprecated":false,"DeprecationWarning":null,"Name":"v1","Schema":null,"SelectableFields":null,"Served":true,"Storage":false,"Subresources":null}]: must have exactly one version marked as storage version"#
+            r#"spec.versions: Invalid value: [{"AdditionalPrinterColumns":null,"Deprecated":false,"DeprecationWarning":null,"Name":"v1","Schema":null,"SelectableFields":null,"Served":true,"Storage":false,"Subresources":null}]: must have exactly one version marked as storage version"#,
+            "status.storedVersions: Invalid value: null: must have at least one stored version",
         ]
     );
     assert_eq!(
@@ -262,7 +263,14 @@ fn a_crd_with_free_names_is_established_at_once() {
 #[test]
 fn a_taken_name_keeps_a_crd_from_being_served() {
     let mut taken = TakenNames::default();
-    taken.add(&json!({"status": {"acceptedNames": {"plural": "wards", "singular": "ward", "kind": "Ward", "listKind": "WardList", "shortNames": ["wd"]}}}));
+    let other = |group: &str| {
+        json!({"spec": {"group": group}, "status": {"acceptedNames": {
+            "plural": "wards", "singular": "ward", "kind": "Ward", "listKind": "WardList", "shortNames": ["wd"],
+        }}})
+    };
+    taken.add(&other("elsewhere.com"));
+    assert_eq!(status(&plain(), &taken, now())["conditions"][0]["status"], "True");
+    taken.add(&other("example.com"));
     let crd = plain();
     let refused = status(&crd, &taken, now());
     let part = |index: usize, field: &str| refused["conditions"][index][field].clone();
@@ -273,6 +281,12 @@ fn a_taken_name_keeps_a_crd_from_being_served() {
         (json!("False"), json!("NotAccepted"), json!("not all names are accepted"))
     );
     assert_eq!(refused["acceptedNames"].get("shortNames"), None);
+
+    let mut own = TakenNames::default();
+    let mut served = plain();
+    served["status"] = status(&served, &own, now());
+    own.add(&served);
+    assert_eq!(status(&served, &own, now()), served["status"]);
 }
 
 // K-CRD-3

@@ -56,8 +56,9 @@ fn keyed(items: &[Value], keys: &[Box<str>], place: &Place<'_>, errors: &mut Vec
 
 /// The part of an item that identifies it.
 pub(super) fn key_of(item: &Value, keys: &[Box<str>]) -> Value {
-    let present = |key: &Box<str>| item.get(key.as_ref()).map(|value| (key.to_string(), value.clone()));
-    Value::Object(keys.iter().filter_map(present).collect::<Map<_, _>>())
+    let keys = keys.iter().map(AsRef::as_ref);
+    let present = keys.filter_map(|key: &str| item.get(key).map(|value| (key.to_owned(), value.clone())));
+    Value::Object(present.collect::<Map<_, _>>())
 }
 
 /// Reports the second occurrence of each value; later ones add nothing.

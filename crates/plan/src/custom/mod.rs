@@ -14,6 +14,7 @@ mod defaulting;
 mod embedded;
 mod expression;
 mod format;
+mod keywords;
 mod lists;
 mod number;
 mod pattern;
@@ -23,6 +24,7 @@ mod rules;
 mod selectable;
 mod structural;
 mod validate;
+mod version;
 
 #[cfg(test)]
 mod definition_tests;

@@ -132,8 +132,16 @@ pub(super) fn unsupported(node: &Node, found: &mut Vec<String>) {
 /// Evaluates all rules on an object; `old` is the object before an update.
 pub(super) fn check(root: &Node, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut run = Run { errors: Vec::new(), cost_left: COST_MAX, is_exhausted: false };
-    run.walk(root, object, old, &Place::Root);
+    run.walk(root, object, Past { old, is_unchanged: false }, &Place::Root);
     run.errors
+}
+
+/// What a value was before an update.
+#[derive(Debug, Clone, Copy)]
+struct Past<'a> {
+    old: Option<&'a Value>,
+    /// Something around the value is the same as before, and so is the value.
+    is_unchanged: bool,
 }
 
 struct Run {
@@ -143,37 +151,41 @@ struct Run {
 }
 
 impl Run {
-    fn walk(&mut self, node: &Node, value: &Value, old: Option<&Value>, place: &Place<'_>) {
+    fn walk(&mut self, node: &Node, value: &Value, past: Past<'_>, place: &Place<'_>) {
         if !node.holds.rules || value.is_null() || self.is_exhausted {
             return;
         }
-        let old = old.filter(|old| !old.is_null());
+        let old = past.old.filter(|old| !old.is_null());
         if !node.rules.is_empty() {
-            self.evaluate(node, value, old, place);
+            self.evaluate(node, value, Past { old, ..past }, place);
         }
         match value {
             Value::Object(members) => {
                 for (name, member) in members {
-                    let old_member = old.and_then(|old| old.get(name));
+                    let past = Past { old: old.and_then(|old| old.get(name)), ..past };
                     if let Some(sub) = node.property(name) {
-                        self.walk(sub, member, old_member, &Place::Field(place, name));
+                        self.walk(sub, member, past, &Place::Field(place, name));
                     } else if let Additional::Of(sub) = &node.additional {
-                        self.walk(sub, member, old_member, &Place::Key(place, name));
+                        self.walk(sub, member, past, &Place::Key(place, name));
                     }
                 }
             }
             Value::Array(items) => {
                 let Some(sub) = &node.items else { return };
+                // Items without keys have no past of their own, only that of their list.
+                let is_unchanged = past.is_unchanged || old == Some(value);
                 let old_items = OldItems::of(&node.list, old);
                 for (index, item) in items.iter().enumerate() {
-                    self.walk(sub, item, old_items.matching(item), &Place::Index(place, index));
+                    let past = Past { old: old_items.matching(item), is_unchanged };
+                    self.walk(sub, item, past, &Place::Index(place, index));
                 }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
     }
 
-    fn evaluate(&mut self, node: &Node, value: &Value, old: Option<&Value>, place: &Place<'_>) {
+    fn evaluate(&mut self, node: &Node, value: &Value, past: Past<'_>, place: &Place<'_>) {
+        let old = past.old;
         let longest = longest(value);
         let own = to_cel(Some(node), value);
         let old_own = old.map(|old| to_cel(Some(node), old));
@@ -197,7 +209,7 @@ impl Run {
                 (None, false) => {}
             }
             // An unchanged value that broke a rule before may keep breaking it, unless the rule is about the change.
-            let is_forgiven = !rule.uses_old && old == Some(value);
+            let is_forgiven = !rule.uses_old && (past.is_unchanged || old == Some(value));
             let error = verdict(rule, node, value, &scope, place);
             self.errors.extend(error.filter(|_| !is_forgiven));
         }

@@ -457,6 +457,18 @@ fn transition_rules_follow_values_through_updates() {
 
 // K-CRD-6
 #[test]
+fn a_broken_rule_is_forgiven_while_its_list_does_not_change() {
+    let schema = spec(json!({"n": {"type": "integer"}, "l": {"type": "array", "items": {
+        "type": "integer", "x-kubernetes-validations": [{"rule": "self < 10"}],
+    }}}));
+    let old = json!({"spec": {"n": 1, "l": [12]}});
+    assert_eq!(schema.check(&old, None).len(), 1);
+    assert!(schema.check(&json!({"spec": {"n": 2, "l": [12]}}), Some(&old)).is_empty());
+    assert_eq!(schema.check(&json!({"spec": {"n": 2, "l": [12, 13]}}), Some(&old)).len(), 2);
+}
+
+// K-CRD-6
+#[test]
 fn rules_may_ask_whether_there_was_an_old_value() {
     let rule = json!([{"rule": "!oldSelf.hasValue() || oldSelf.value().min <= self.min", "optionalOldSelf": true, "message": "only up"}]);
     let schema = ruled(rule);

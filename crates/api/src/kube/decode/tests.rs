@@ -19,10 +19,22 @@ fn refusal(kind: &str, value: Value) -> String {
 #[test]
 fn an_object_that_fits_is_left_alone() {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"x": ""}},
-        "spec": {"hostNetwork": false, "containers": [{"name": "c", "env": [{"name": "E", "value": ""}],
+        "spec": {"hostNetwork": true, "enableServiceLinks": false, "containers": [{"name": "c", "env": [{"name": "E", "value": "x"}],
         "ports": [{"containerPort": 80}], "resources": {"limits": {"cpu": "1"}},
         "livenessProbe": {"httpGet": {"port": "web"}}}]}});
     assert_eq!(conform_as("", "Pod", pod.clone()), Ok((pod, vec![])));
+}
+
+#[test]
+fn zero_values_that_go_would_not_write_are_dropped() {
+    let pod = json!({"metadata": {"name": "a", "labels": {}, "annotations": {}, "finalizers": [], "generateName": ""},
+        "spec": {"hostNetwork": false, "priority": 0, "nodeSelector": {}, "containers": [{"name": "", "args": [],
+        "env": [{"name": "E", "value": ""}], "resources": {"limits": {}}, "ports": [{"containerPort": 0, "hostPort": 0}]}],
+        "volumes": [{"name": "v", "emptyDir": {}}]}});
+    let kept = json!({"metadata": {"name": "a"}, "spec": {"priority": 0, "containers": [{"name": "",
+        "env": [{"name": "E"}], "resources": {}, "ports": [{"containerPort": 0}]}],
+        "volumes": [{"name": "v", "emptyDir": {}}]}});
+    assert_eq!(stored("Pod", pod), kept);
 }
 
 // K-WR-8

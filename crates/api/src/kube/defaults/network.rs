@@ -90,8 +90,21 @@ fn fill_service(service: &mut Value) {
     if matches!(text(service, "spec.type"), "ClusterIP" | "NodePort" | "LoadBalancer") {
         fill_row(service, "spec.internalTrafficPolicy", Fill::Text("Cluster"));
     }
-    if text(service, "spec.type") == "LoadBalancer" {
-        fill_row(service, "spec.allocateLoadBalancerNodePorts", Fill::Flag(true));
+    match text(service, "spec.type") {
+        "LoadBalancer" => {
+            fill_row(service, "spec.allocateLoadBalancerNodePorts", Fill::Flag(true));
+            for address in items_mut(service, "status.loadBalancer.ingress") {
+                if !text(address, "ip").is_empty() {
+                    fill_row(address, "ipMode", Fill::Text("VIP"));
+                }
+            }
+        }
+        "ExternalName" => {
+            if let Some(spec) = map_at(service, "spec") {
+                spec.remove("internalTrafficPolicy");
+            }
+        }
+        _ => {}
     }
     let cluster_ip = text(service, "spec.clusterIP").to_owned();
     let has_list = at(service, "spec.clusterIPs").and_then(Value::as_array).is_some_and(|ips| !ips.is_empty());

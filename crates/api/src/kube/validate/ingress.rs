@@ -2,7 +2,7 @@
 
 use super::Rule;
 use super::address::parse;
-use super::rows::{Row, check, check_update as fixed, items, join, named, number, set_at};
+use super::rows::{Row, check, check_update as fixed, domain_path, items, join, named, number, set_at};
 use super::service::check_port_or_name;
 use crate::kube::field::FieldError;
 use crate::kube::{names, text};
@@ -152,20 +152,23 @@ fn check_backend(backend: &Value, path: &str) -> Vec<FieldError> {
     }
 }
 
+const CONTROLLER_MAX: usize = 250;
+
 pub fn check_ingress_class(class: &Value) -> Vec<FieldError> {
-    let mut errors = check(class, "", &[Row::Required("spec.controller", "")]);
+    let mut errors = domain_path(text(class, "spec.controller"), "spec.controller", CONTROLLER_MAX);
     if let Some(parameters) = set_at(class, "spec.parameters") {
         let rows =
             &[Row::Required("kind", ""), Row::Required("name", ""), Row::OneOf("scope", &["Cluster", "Namespace"])];
         let path = "spec.parameters";
         errors.extend(check(parameters, path, rows));
-        let namespace = text(parameters, "namespace");
-        match text(parameters, "scope") {
-            "Namespace" if namespace.is_empty() => {
+        let namespace = set_at(parameters, "namespace").and_then(Value::as_str);
+        match (text(parameters, "scope"), namespace) {
+            ("Namespace", None) => {
                 let detail = "`parameters.scope` is set to 'Namespace'";
                 errors.push(FieldError::required(join(path, "namespace"), detail));
             }
-            "Cluster" if !namespace.is_empty() => {
+            ("Namespace", Some(name)) => errors.extend(named(name, &join(path, "namespace"), names::dns_label)),
+            ("Cluster", Some(_)) => {
                 let detail = "`parameters.scope` is set to 'Cluster'";
                 errors.push(FieldError::forbidden(join(path, "namespace"), detail));
             }

@@ -5,7 +5,9 @@ use super::job_policy::{check_failure_policy, check_success_policy};
 use super::label_selector::{check_selector, matches};
 use super::path::Path;
 use super::pod::pod_template;
-use super::rows::{Row, check, check_update as fixed, fixed_field, flag, join, named, number, set_at};
+use super::rows::{
+    Row, check, check_update as fixed, domain_path, fixed_field, flag, join, number, one_of, put, set_at,
+};
 use crate::kube::defaults::workloads::{JOB_NAME_LABELS, JOB_UID_LABELS};
 use crate::kube::field::FieldError;
 use crate::kube::{at, names, text};
@@ -102,7 +104,7 @@ pub fn check_spec(spec: &Value, path: &str) -> Vec<FieldError> {
         errors.push(FieldError::required(join(path, "backoffLimitPerIndex"), "when maxFailedIndexes is specified"));
     }
     if let Some(manager) = set_at(spec, "managedBy") {
-        errors.extend(check_managed_by(manager.as_str().unwrap_or(""), &join(path, "managedBy")));
+        errors.extend(domain_path(manager.as_str().unwrap_or(""), &join(path, "managedBy"), MANAGED_BY_MAX));
     }
     if text(spec, "completionMode") == "Indexed" {
         errors.extend(check_indexed(spec, path));
@@ -118,28 +120,6 @@ pub fn check_spec(spec: &Value, path: &str) -> Vec<FieldError> {
     errors.extend(check_replacement_policy(spec, path));
     errors.extend(pod_template(&spec["template"], &Path::new(path).field("template")));
     errors.extend(check_restart_policy(spec, &join(path, "template.spec.restartPolicy")));
-    errors
-}
-
-fn check_managed_by(manager: &str, path: &str) -> Vec<FieldError> {
-    let is_path_byte = |b: u8| b.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&b);
-    let mut errors = match manager.split_once('/') {
-        _ if manager.is_empty() => vec![FieldError::required(path, "")],
-        Some((host, rest)) if !host.is_empty() && !rest.is_empty() => {
-            let mut errors = named(host, path, names::dns_subdomain);
-            if !rest.bytes().all(is_path_byte) {
-                let detail = r"Invalid path (regex used for validation is '[A-Za-z0-9/\-._~%!$&'()*+,;=:]+')";
-                errors.push(FieldError::invalid(path, rest, detail));
-            }
-            errors
-        }
-        _ => {
-            vec![FieldError::invalid(path, manager, "must be a domain-prefixed path (such as \"acme.io/foo\")")]
-        }
-    };
-    if manager.len() > MANAGED_BY_MAX {
-        errors.push(FieldError::too_long(path, MANAGED_BY_MAX));
-    }
     errors
 }
 
@@ -182,7 +162,7 @@ fn check_replacement_policy(spec: &Value, path: &str) -> Option<FieldError> {
     let policy = set_at(spec, "podReplacementPolicy")?;
     let only_failed = set_at(spec, "podFailurePolicy").is_some();
     let supported: &[&str] = if only_failed { &["Failed"] } else { &["Failed", "TerminatingOrFailed"] };
-    super::rows::one_of(policy, &join(path, "podReplacementPolicy"), supported)
+    one_of(policy, &join(path, "podReplacementPolicy"), supported)
 }
 
 fn check_restart_policy(spec: &Value, path: &str) -> Option<FieldError> {
@@ -235,16 +215,4 @@ fn with_scheduling_of(old_spec: &Value, new_spec: &Value) -> Value {
         put(&mut allowed, path, value);
     }
     allowed
-}
-
-fn put(object: &mut Value, pointer: &str, value: Value) {
-    let mut target = object;
-    for key in pointer.split('/').skip(1) {
-        if target.is_null() {
-            *target = json!({});
-        }
-        let Some(map) = target.as_object_mut() else { return };
-        target = map.entry(key).or_insert(Value::Null);
-    }
-    *target = value;
 }

@@ -8,6 +8,7 @@ mod address;
 pub mod claim;
 mod config;
 mod cron_job;
+mod devices;
 mod endpoints;
 mod event;
 mod ingress;
@@ -74,6 +75,7 @@ const TABLES: &[&[Rule]] = &[
     access::RULES,
     policy::RULES,
     webhooks::RULES,
+    devices::RULES,
 ];
 
 fn rule(group: &str, kind: &str) -> Option<&'static Rule> {

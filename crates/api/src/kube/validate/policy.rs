@@ -3,7 +3,7 @@
 use super::Rule;
 use super::label_selector::check_selector;
 use super::rollout::check_count_or_percent;
-use super::rows::{Row, check, check_update as fixed, flag, is_empty, items, join, named, number, set_at};
+use super::rows::{Row, check, check_update as fixed, flag, items, join, named, number, set_at};
 use crate::kube::field::{FieldError, Problem};
 use crate::kube::{names, text};
 use serde_json::Value;
@@ -164,11 +164,7 @@ pub fn check_autoscaler(autoscaler: &Value) -> Vec<FieldError> {
 }
 
 pub fn check_runtime_class(class: &Value) -> Vec<FieldError> {
-    let handler = text(class, "handler");
-    if is_empty(class.get("handler")) {
-        return vec![FieldError::required("handler", "")];
-    }
-    named(handler, "handler", names::dns_label)
+    named(text(class, "handler"), "handler", names::dns_label)
 }
 
 pub fn check_runtime_class_update(new: &Value, old: &Value) -> Vec<FieldError> {

@@ -9,7 +9,6 @@ use serde_json::Value;
 pub fn check_review(kind: &str, review: &Value) -> Vec<FieldError> {
     match kind {
         "TokenRequest" => check_token_request(review),
-        "TokenReview" => check(review, "", &[Row::Required("spec.token", "")]),
         "SubjectAccessReview" => check_subject_access_review(review),
         "SelfSubjectAccessReview" => check_self_subject_access_review(review),
         "LocalSubjectAccessReview" => check_local_subject_access_review(review),

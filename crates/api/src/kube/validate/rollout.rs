@@ -92,8 +92,11 @@ pub fn check_stateful_strategy(strategy: &Value, path: &str) -> Vec<FieldError> 
     let place = join(path, "rollingUpdate");
     match (text(strategy, "type"), set_at(strategy, "rollingUpdate")) {
         ("OnDelete", Some(rolling)) => {
-            let detail = "only allowed for updateStrategy 'RollingUpdate'";
-            vec![FieldError::invalid(place, rolling.clone(), detail)]
+            let part = |name: &str| rolling.get(name).cloned().unwrap_or_default();
+            let partition = part("partition").as_i64().unwrap_or(0);
+            let shown = format!(r#"{{"Partition":{partition},"MaxUnavailable":{}}}"#, part("maxUnavailable"));
+            let text = format!("Invalid value: {shown}: only allowed for updateStrategy 'RollingUpdate'");
+            vec![FieldError::new(place, Problem::Invalid, text)]
         }
         ("OnDelete" | "RollingUpdate", None) => Vec::new(),
         ("RollingUpdate", Some(rolling)) => {

@@ -3,9 +3,9 @@
 //! A table lists what is required, bounded, one of a few words, or fixed after creation; `check` and `check_update`
 //! read it. What a table cannot say is a function in the kind's own file.
 
-use crate::kube::at;
 use crate::kube::field::FieldError;
-use serde_json::{Map, Value};
+use crate::kube::{at, names};
+use serde_json::{Map, Value, json};
 
 pub const IMMUTABLE: &str = "field is immutable";
 
@@ -80,6 +80,27 @@ pub fn named(text: &str, path: &str, complaints: impl Fn(&str) -> Vec<String>) -
     complaints(text).iter().map(|complaint| FieldError::invalid(path, text, complaint)).collect()
 }
 
+/// A path behind a domain (`acme.io/foo`): who manages a Job, who serves an ingress class.
+pub fn domain_path(text: &str, path: &str, bytes_max: usize) -> Vec<FieldError> {
+    let is_path_byte = |b: u8| b.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&b);
+    let mut errors = match text.split_once('/') {
+        _ if text.is_empty() => vec![FieldError::required(path, "")],
+        Some((host, rest)) if !host.is_empty() && !rest.is_empty() => {
+            let mut errors = named(host, path, names::dns_subdomain);
+            if !rest.bytes().all(is_path_byte) {
+                let detail = r"Invalid path (regex used for validation is '[A-Za-z0-9/\-._~%!$&'()*+,;=:]+')";
+                errors.push(FieldError::invalid(path, rest, detail));
+            }
+            errors
+        }
+        _ => vec![FieldError::invalid(path, text, "must be a domain-prefixed path (such as \"acme.io/foo\")")],
+    };
+    if text.len() > bytes_max {
+        errors.push(FieldError::too_long(path, bytes_max));
+    }
+    errors
+}
+
 /// `parent.child`, or only the one that is not empty.
 pub fn join(parent: &str, child: &str) -> String {
     if parent.is_empty() { child.to_owned() } else { format!("{parent}.{child}") }
@@ -106,6 +127,19 @@ pub fn items<'a>(value: &'a Value, path: &str) -> &'a [Value] {
 /// The entries of an object; none when it is absent.
 pub fn entries<'a>(value: &'a Value, path: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
     at(value, path).and_then(Value::as_object).into_iter().flatten()
+}
+
+/// Writes a value at a JSON pointer, making the objects on the way; does nothing where something else stands there.
+pub fn put(object: &mut Value, pointer: &str, value: Value) {
+    let mut target = object;
+    for key in pointer.split('/').skip(1) {
+        if target.is_null() {
+            *target = json!({});
+        }
+        let Some(map) = target.as_object_mut() else { return };
+        target = map.entry(key).or_insert(Value::Null);
+    }
+    *target = value;
 }
 
 /// Absent, null, `""`, `[]` and `{}` are all one to Kubernetes.
@@ -140,7 +174,6 @@ fn same_keys(one: &Map<String, Value>, other: &Map<String, Value>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn absent_and_empty_are_the_same_at_every_depth() {

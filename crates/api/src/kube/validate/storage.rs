@@ -2,9 +2,9 @@
 
 use super::Rule;
 use super::label_selector::check_selector;
-use super::rows::{Row, check, check_update as fixed, entries, items, named, one_of, same, set_at};
+use super::rows::{IMMUTABLE, Row, check, check_update as fixed, entries, items, named, one_of, same, set_at};
 use crate::kube::field::FieldError;
-use crate::kube::{names, text};
+use crate::kube::{at, names, text};
 use serde_json::Value;
 
 const STORAGE: &str = "storage.k8s.io";
@@ -67,13 +67,8 @@ pub fn check_class_update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-const DRIVER_ROWS: &[Row] = &[
-    Row::Required("attachRequired", ""),
-    Row::Required("podInfoOnMount", ""),
-    Row::OneOf("fsGroupPolicy", &["File", "None", "ReadWriteOnceWithFSType"]),
-    Row::Fixed("attachRequired"),
-    Row::Fixed("volumeLifecycleModes"),
-];
+const DRIVER_ROWS: &[Row] =
+    &[Row::OneOf("fsGroupPolicy", &["File", "None", "ReadWriteOnceWithFSType"]), Row::Fixed("volumeLifecycleModes")];
 
 pub fn check_driver(driver: &Value) -> Vec<FieldError> {
     let spec = &driver["spec"];
@@ -86,6 +81,11 @@ pub fn check_driver(driver: &Value) -> Vec<FieldError> {
 pub fn check_driver_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = check_driver(new);
     errors.extend(fixed(&new["spec"], &old["spec"], "spec", DRIVER_ROWS));
+    if !same(at(new, "spec.attachRequired"), at(old, "spec.attachRequired")) {
+        // The reference spells the field differently here.
+        let value = at(new, "spec.attachRequired").cloned().unwrap_or_default();
+        errors.push(FieldError::invalid("spec.attachedRequired", value, IMMUTABLE));
+    }
     errors
 }
 
@@ -96,7 +96,7 @@ pub fn check_csi_node(node: &Value) -> Vec<FieldError> {
 }
 
 const CAPACITY_ROWS: &[Row] =
-    &[Row::Required("storageClassName", ""), Row::Fixed("storageClassName"), Row::Fixed("nodeTopology")];
+    &[Row::Named("storageClassName", names::dns_subdomain), Row::Fixed("storageClassName"), Row::Fixed("nodeTopology")];
 
 pub fn check_capacity(capacity: &Value) -> Vec<FieldError> {
     let mut errors = check(capacity, "", CAPACITY_ROWS);
@@ -111,11 +111,12 @@ pub fn check_capacity_update(new: &Value, old: &Value) -> Vec<FieldError> {
 }
 
 pub fn check_attachment(attachment: &Value) -> Vec<FieldError> {
-    let mut errors = check(attachment, "", &[Row::Required("spec.attacher", ""), Row::Required("spec.nodeName", "")]);
+    let mut errors = check(attachment, "", &[Row::Required("spec.attacher", "")]);
+    errors.extend(named(text(attachment, "spec.nodeName"), "spec.nodeName", names::dns_subdomain));
     let inline = set_at(attachment, "spec.source.inlineVolumeSpec").is_some();
-    let named = set_at(attachment, "spec.source.persistentVolumeName").is_some();
+    let referred = set_at(attachment, "spec.source.persistentVolumeName").is_some();
     let detail = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
-    match (inline, named) {
+    match (inline, referred) {
         (false, false) => errors.push(FieldError::required("spec.source", detail)),
         (true, true) => errors.push(FieldError::forbidden("spec.source", detail)),
         (true, false) | (false, true) => {}

@@ -4,11 +4,11 @@ use super::Rule;
 use super::claim::claim_spec;
 use super::path::Path;
 use super::read::quantity;
-use super::rows::{Row, check, entries, fixed_field, is_empty, items, join, named, one_of, same, set_at};
+use super::rows::{Row, check, entries, fixed_field, is_empty, items, join, named, one_of, put, same, set_at};
 use crate::kube::field::FieldError;
 use crate::kube::quantity::Quantity;
 use crate::kube::{at, names, text};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 pub const RULES: &[Rule] = &[
     Rule {
@@ -124,12 +124,15 @@ fn check_sources(spec: &Value) -> Vec<FieldError> {
         let detail = "Local volume requires node affinity";
         errors.push(FieldError::required("spec.nodeAffinity", detail));
     }
-    let path = text(spec, "hostPath.path");
-    if *first == "hostPath" && path.split('/').any(|step| step == "..") {
-        errors.push(FieldError::invalid("spec.hostPath.path", path, "must not contain '..'"));
+    let path = text(&spec[first], "path");
+    let place = format!("spec.{first}.path");
+    if matches!(*first, "hostPath" | "local") && path.split('/').any(|step| step == "..") {
+        errors.push(FieldError::invalid(place, path, "must not contain '..'"));
+    } else if *first == "nfs" && !path.starts_with('/') {
+        errors.push(FieldError::invalid(place, path, "must be an absolute path"));
     }
-    if !path.is_empty() && path.trim_matches('/').is_empty() && text(spec, "persistentVolumeReclaimPolicy") == "Recycle"
-    {
+    let is_root = *first == "hostPath" && !path.is_empty() && path.trim_matches('/').is_empty();
+    if is_root && text(spec, "persistentVolumeReclaimPolicy") == "Recycle" {
         let detail = "may not be 'recycle' for a hostPath mount of '/'";
         errors.push(FieldError::forbidden("spec.persistentVolumeReclaimPolicy", detail));
     }
@@ -164,19 +167,15 @@ pub fn check_claim_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let (new_spec, old_spec) = (&new["spec"], &old["spec"]);
     // What may be set once, and what a bound claim may change, is not compared.
     let mut allowed = old_spec.clone();
+    let mut allow = |pointer: &str| put(&mut allowed, pointer, new_spec.pointer(pointer).cloned().unwrap_or_default());
     for name in ["volumeName", "storageClassName"] {
         if is_empty(old_spec.get(name)) {
-            allowed[name] = new_spec.get(name).cloned().unwrap_or_default();
+            allow(&format!("/{name}"));
         }
     }
     if text(new, "status.phase") == "Bound" {
-        allowed["volumeAttributesClassName"] = new_spec.get("volumeAttributesClassName").cloned().unwrap_or_default();
-        if let Some(size) = set_at(new_spec, "resources.requests.storage") {
-            if !allowed["resources"]["requests"].is_object() {
-                allowed["resources"] = json!({"requests": {}});
-            }
-            allowed["resources"]["requests"]["storage"] = size.clone();
-        }
+        allow("/volumeAttributesClassName");
+        allow("/resources/requests/storage");
     }
     if !same(Some(new_spec), Some(&allowed)) {
         let detail =

@@ -2,7 +2,7 @@
 
 use super::Rule;
 use super::label_selector::check_selector;
-use super::rows::{Row, check, items, join, named, number, one_of, set_at};
+use super::rows::{Row, check, items, join, number, one_of, set_at};
 use crate::kube::field::FieldError;
 use crate::kube::{names, text};
 use serde_json::Value;
@@ -62,15 +62,15 @@ fn check_hook_name(name: &str, path: &str) -> Vec<FieldError> {
     if name.is_empty() {
         return vec![FieldError::required(path, "")];
     }
-    let mut errors = named(name, path, names::dns_subdomain);
-    if errors.is_empty() && name.split('.').count() < 3 {
-        errors.push(FieldError::invalid(
-            path,
-            name,
-            "should be a domain with at least three segments separated by dots",
-        ));
+    let complaints = names::dns_subdomain(name);
+    if !complaints.is_empty() {
+        return vec![FieldError::invalid(path, name, &complaints.join(","))];
     }
-    errors
+    if name.split('.').count() < 3 {
+        let detail = "should be a domain with at least three segments separated by dots";
+        return vec![FieldError::invalid(path, name, detail)];
+    }
+    Vec::new()
 }
 
 fn check_hook_rule(rule: &Value, path: &str) -> Vec<FieldError> {

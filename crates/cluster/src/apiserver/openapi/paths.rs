@@ -191,6 +191,7 @@ const SELECT: &[(&str, &str)] = &[
     ("timeoutSeconds", "integer"),
     ("watch", "boolean"),
 ];
+/// The last one is for built-in kinds only (spec K-PATCH-3): kubectl reads here which patches a kind takes.
 const PATCH_TYPES: [&str; 4] = [
     "application/apply-patch+yaml",
     "application/json-patch+json",
@@ -224,7 +225,11 @@ impl Operation {
             "x-kubernetes-group-version-kind": {"group": target.group, "kind": target.kind, "version": target.version},
         });
         if let Some(body) = body {
-            let types: &[&str] = if self.action == "patch" { &PATCH_TYPES } else { &["*/*"] };
+            let types: &[&str] = match (self.action, target.resource.schema) {
+                ("patch", None) => &PATCH_TYPES,
+                ("patch", Some(_)) => &PATCH_TYPES[..3],
+                _ => &["*/*"],
+            };
             put_body(dialect, &mut operation, &mut parameters, types, body);
         }
         operation["parameters"] = parameters.into();

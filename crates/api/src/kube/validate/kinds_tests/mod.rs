@@ -1,5 +1,6 @@
 //! Broken objects of each kind and the texts that they are answered with (spec K appendix E).
 
+mod laws;
 mod network;
 mod policies;
 mod workloads;
@@ -182,6 +183,11 @@ fn good_objects_of_every_kind_pass() {
             json!({"spec": {"ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}], "ports": [{"port": 1, "endPort": 2}]}]}}),
         ),
         ("node.k8s.io", "RuntimeClass", json!({"handler": "runc"})),
+        (
+            "resource.k8s.io",
+            "ResourceClaim",
+            json!({"spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example"}}]}}}),
+        ),
         (
             "storage.k8s.io",
             "VolumeAttachment",

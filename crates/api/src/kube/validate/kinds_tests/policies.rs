@@ -221,7 +221,7 @@ fn broken_storage_kinds() {
         json!({}),
         &[
             "spec.attacher: Required value",
-            "spec.nodeName: Required value",
+            r#"spec.nodeName: Invalid value: "": a lowercase RFC 1123 subdomain…"#,
             "spec.source: Required value: must specify exactly one of inlineVolumeSpec and persistentVolumeName",
         ],
     );
@@ -410,7 +410,7 @@ fn broken_policies() {
             "webhooks[0].timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds",
         ],
     );
-    check("node.k8s.io", "RuntimeClass", json!({}), &["handler: Required value"]);
+    check("node.k8s.io", "RuntimeClass", json!({}), &[r#"handler: Invalid value: "": a lowercase RFC 1123 label…"#]);
     check_change(
         "node.k8s.io",
         "RuntimeClass",
@@ -457,4 +457,24 @@ fn broken_reviews() {
         json!({"spec": {"replicas": -1}}),
         &["spec.replicas: Invalid value: -1: must be greater than or equal to 0"],
     );
+}
+
+#[test]
+fn broken_device_claims() {
+    let claim = |requests: Value| json!({"spec": {"devices": {"requests": requests}}});
+    let (group, path) = ("resource.k8s.io", "spec.devices.requests");
+    let requests = json!([{"name": "a", "exactly": {"count": -1}}, {"name": "a"}]);
+    check(
+        group,
+        "ResourceClaim",
+        claim(requests),
+        &[
+            &format!("{path}[0].exactly.count: Invalid value: -1: must be greater than zero"),
+            &format!("{path}[0].exactly.deviceClassName: Required value"),
+            &format!("{path}[1]: Required value: exactly one of `exactly` or `firstAvailable` is required"),
+            &format!(r#"{path}[1].name: Duplicate value: "a""#),
+        ],
+    );
+    let good = |name: &str| claim(json!([{"name": name, "exactly": {"deviceClassName": "c"}}]));
+    check_change(group, "ResourceClaim", good("a"), good("b"), &["spec: Invalid value: {…"]);
 }

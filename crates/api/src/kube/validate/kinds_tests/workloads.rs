@@ -327,7 +327,7 @@ fn broken_sets() {
         "StatefulSet",
         workload(json!({"updateStrategy": {"type": "OnDelete", "rollingUpdate": {"partition": 1}}})),
         &[
-            r#"spec.updateStrategy.rollingUpdate: Invalid value: {"partition":1}: only allowed for updateStrategy 'RollingUpdate'"#,
+            r#"spec.updateStrategy.rollingUpdate: Invalid value: {"Partition":1,"MaxUnavailable":null}: only allowed for updateStrategy 'RollingUpdate'"#,
         ],
     );
     check(

@@ -1,0 +1,97 @@
+//! The command line as a whole: the options that every verb has, and the list of verbs.
+//!
+//! A verb is a struct of arguments with `run`; adding one means a file, a line in `Verb` and a line in `Cli::run`.
+
+use crate::cluster::ClusterVerb;
+use crate::completions::Completions;
+use crate::down::Down;
+use crate::home::Home;
+use crate::kubeconfig::Kubeconfig;
+use crate::logs::LogFormat;
+use crate::status::StatusVerb;
+use crate::up::Up;
+use crate::version::Version;
+use anyhow::Result;
+use clap::{ArgAction, Args, Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  volley up                                   start, and return when it is ready
+  export KUBECONFIG=$(volley kubeconfig --path)
+  kubectl get namespaces
+  volley status
+  volley down";
+
+/// A small Kubernetes in one process.
+#[derive(Parser)]
+#[command(name = "volley", version, after_help = EXAMPLES, max_term_width = 100)]
+pub struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// Options of every verb.
+#[derive(Args, Clone)]
+pub struct Global {
+    /// Where everything is kept [default: ~/.volley]
+    #[arg(long, env = "VOLLEY_HOME", hide_env_values = true, value_name = "DIR", global = true)]
+    pub home: Option<PathBuf>,
+    /// Say more in the log; twice for everything (RUST_LOG is finer and goes first)
+    #[arg(short, long, action = ArgAction::Count, global = true)]
+    pub verbose: u8,
+    /// How the log is written
+    #[arg(long, value_name = "FORMAT", default_value = "text", global = true)]
+    pub log_format: LogFormat,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Up(Up),
+    Down(Down),
+    Status(StatusVerb),
+    Cluster(ClusterVerb),
+    Kubeconfig(Kubeconfig),
+    Completions(Completions),
+    Version(Version),
+}
+
+impl Cli {
+    pub fn run(self) -> Result<ExitCode> {
+        let global = self.global;
+        let home = || Home::find(global.home.as_deref());
+        match self.verb {
+            Verb::Up(verb) => verb.run(&global, &home()?),
+            Verb::Down(verb) => verb.run(&home()?),
+            Verb::Status(verb) => verb.run(&home()?),
+            Verb::Cluster(verb) => verb.run(&global, &home()?),
+            Verb::Kubeconfig(verb) => verb.run(&home()?),
+            Verb::Completions(verb) => verb.run(),
+            Verb::Version(verb) => verb.run(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_verb_has_examples() {
+        fn check(command: &clap::Command) {
+            let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(examples.starts_with("Examples:\n"), "`{}` has no examples", command.get_name());
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+}

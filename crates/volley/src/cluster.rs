@@ -1,0 +1,57 @@
+//! `volley cluster`: the embedded cluster alone in the foreground, and what concerns only the cluster.
+
+mod api;
+mod backup;
+
+use crate::cli::Global;
+use crate::home::Home;
+use crate::host::{self, Hangup, Listen};
+use anyhow::Result;
+use api::Api;
+use backup::{Backup, Restore};
+use clap::{Args, Subcommand};
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  volley cluster                          serve until interrupted, for service managers and containers
+  volley cluster --listen 0.0.0.0:6443
+  volley cluster api                      which kinds run, are only stored, are not served
+  volley cluster backup before.volley
+  volley cluster restore before.volley";
+
+/// Run the embedded cluster in the foreground, or look after its store
+#[derive(Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub struct ClusterVerb {
+    #[command(subcommand)]
+    what: Option<What>,
+    #[command(flatten)]
+    listen: Listen,
+}
+
+#[derive(Subcommand)]
+enum What {
+    Api(Api),
+    Backup(Backup),
+    Restore(Restore),
+}
+
+impl ClusterVerb {
+    pub fn run(self, global: &Global, home: &Home) -> Result<ExitCode> {
+        match self.what {
+            Some(What::Api(verb)) => verb.run(),
+            Some(What::Backup(verb)) => verb.run(home),
+            Some(What::Restore(verb)) => verb.run(home),
+            None => {
+                host::run(global, home, &self.listen, Hangup::Stops, |ready| {
+                    if let Some(note) = &ready.note {
+                        eprintln!("note: {note}");
+                    }
+                    Ok(())
+                })?;
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! How verbs talk to the running process: one line of JSON each way over `$VOLLEY_HOME/volley.sock`.
+//!
+//! The socket answers from the moment a process has claimed the home; questions wait until it is ready. A socket that
+//! nobody answers belongs to a process that is gone.
+
+use crate::failure::Report;
+use crate::home::Home;
+use crate::host::Running;
+use crate::status::Status;
+use anyhow::{Context, Result, anyhow};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File, Permissions};
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net as blocking;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{mpsc, watch};
+
+/// Longest path that fits a socket's address (108 bytes with the final zero).
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+/// A request is a word and at most one path.
+const REQUEST_BYTES_MAX: u64 = 16 << 10;
+/// A healthy process answers in milliseconds, one that reads a very large store in seconds.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Ask {
+    Status,
+    /// Write a backup of the cluster to this absolute path.
+    Backup(PathBuf),
+    /// Stop; the connection closes when everything has ended.
+    Stop,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Answer {
+    Status(Status),
+    Saved(Saved),
+    Stopping,
+    Failed(Report),
+}
+
+/// What a backup holds.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Saved {
+    pub file: PathBuf,
+    pub revision: u64,
+    pub objects: usize,
+    pub bytes: u64,
+}
+
+/// Asks the running process; `None` when there is none.
+pub fn ask(home: &Home, question: &Ask) -> Result<Option<Answer>> {
+    let Some(mut stream) = connect(home)? else { return Ok(None) };
+    let answer = exchange(&mut stream, question).with_context(|| {
+        let log = home.log();
+        format!("the running process did not answer\nhint: its log is `{}`", log.display())
+    })?;
+    match answer {
+        Answer::Failed(report) => Err(report.into()),
+        Answer::Stopping => wait_for_end(stream, home).map(|()| Some(Answer::Stopping)),
+        Answer::Status(_) | Answer::Saved(_) => Ok(Some(answer)),
+    }
+}
+
+fn connect(home: &Home) -> Result<Option<blocking::UnixStream>> {
+    let path = home.socket();
+    let connected = reach(&path, |path| blocking::UnixStream::connect(path));
+    match connected {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("failed to connect to `{}`", path.display())),
+    }
+}
+
+fn exchange(stream: &mut blocking::UnixStream, question: &Ask) -> Result<Answer> {
+    let may_take_long = matches!(question, Ask::Backup(_));
+    stream.set_read_timeout((!may_take_long).then_some(ANSWER_TIMEOUT))?;
+    writeln!(stream, "{}", serde_json::to_string(question)?)?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    if line.is_empty() {
+        return Err(anyhow!("it ended"));
+    }
+    Ok(serde_json::from_str(&line)?)
+}
+
+/// The process keeps the connection of the one who stopped it, and its end closes it.
+fn wait_for_end(mut stream: blocking::UnixStream, home: &Home) -> Result<()> {
+    io::copy(&mut stream, &mut io::sink()).map(drop).with_context(|| {
+        let log = home.log();
+        format!("the process has not ended after {ANSWER_TIMEOUT:?}\nhint: its log is `{}`", log.display())
+    })
+}
+
+/// Binds the socket, in place of one that a dead process left. Call it with the home claimed.
+pub fn bind(home: &Home) -> Result<UnixListener> {
+    let path = home.socket();
+    if let Err(error) = fs::remove_file(&path)
+        && error.kind() != ErrorKind::NotFound
+    {
+        return Err(error).with_context(|| format!("failed to remove `{}`", path.display()));
+    }
+    let bound = reach(&path, |path| UnixListener::bind(path));
+    let listener = bound.with_context(|| format!("failed to listen on `{}`", path.display()))?;
+    // The folder keeps others out unless its owner opened it; the socket must even then.
+    fs::set_permissions(&path, Permissions::from_mode(0o600))
+        .with_context(|| format!("failed to protect `{}`", path.display()))?;
+    Ok(listener)
+}
+
+/// Calls `act` with a path to the socket that fits its address: a long one goes by way of the open folder.
+fn reach<T>(path: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+    if path.as_os_str().len() <= SOCKET_PATH_BYTES_MAX {
+        return act(path);
+    }
+    let folder = File::open(path.parent().unwrap_or(Path::new("/")))?;
+    let through = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+    act(&through.join(path.file_name().unwrap_or_default()))
+}
+
+/// Answers until the process ends. Who asks for a stop is handed on by `stops`, to be told of the end.
+pub async fn serve(
+    listener: UnixListener,
+    running: watch::Receiver<Option<Arc<Running>>>,
+    stops: mpsc::Sender<UnixStream>,
+) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let (running, stops) = (running.clone(), stops.clone());
+                tokio::spawn(async move {
+                    if let Err(error) = converse(stream, running, stops).await {
+                        tracing::debug!(%error, "a conversation on the control socket ended early");
+                    }
+                });
+            }
+            Err(error) => {
+                // Out of file handles, most likely: wait for some to come back rather than spin.
+                tracing::warn!(%error, "the control socket could not accept");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn converse(
+    mut stream: UnixStream,
+    mut running: watch::Receiver<Option<Arc<Running>>>,
+    stops: mpsc::Sender<UnixStream>,
+) -> Result<()> {
+    let mut line = String::new();
+    let (reader, _) = stream.split();
+    tokio::io::BufReader::new(reader.take(REQUEST_BYTES_MAX)).read_line(&mut line).await?;
+    let answer = match serde_json::from_str(&line) {
+        Ok(Ask::Stop) => {
+            send(&mut stream, &Answer::Stopping).await?;
+            stops.send(stream).await.map_err(|_| anyhow!("the process is stopping already"))?;
+            return Ok(());
+        }
+        Ok(Ask::Status) => Ok(Answer::Status(ready(&mut running).await?.status().await)),
+        Ok(Ask::Backup(file)) => ready(&mut running).await?.backup(file).await.map(Answer::Saved),
+        Err(error) => Err(anyhow!(error).context("the request is not understood")),
+    };
+    let answer = answer.unwrap_or_else(|error| Answer::Failed(Report::from(&error)));
+    send(&mut stream, &answer).await
+}
+
+async fn ready(running: &mut watch::Receiver<Option<Arc<Running>>>) -> Result<Arc<Running>> {
+    let seen = running.wait_for(Option::is_some).await.context("the process ended while it started")?;
+    seen.clone().context("`wait_for` returned something else than it waited for")
+}
+
+async fn send(stream: &mut UnixStream, answer: &Answer) -> Result<()> {
+    let line = serde_json::to_string(answer)? + "\n";
+    Ok(stream.write_all(line.as_bytes()).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_socket_and_a_dead_socket_both_mean_that_nothing_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::find(Some(folder.path())).unwrap();
+        assert!(ask(&home, &Ask::Status).unwrap().is_none());
+        drop(blocking::UnixListener::bind(home.socket()).unwrap());
+        assert!(ask(&home, &Ask::Status).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_socket_in_a_very_deep_folder_is_reached() {
+        let folder = tempfile::tempdir().unwrap();
+        let deep = folder.path().join("d".repeat(200));
+        fs::create_dir(&deep).unwrap();
+        let path = deep.join("volley.sock");
+        let _listener = reach(&path, |path| blocking::UnixListener::bind(path)).unwrap();
+        reach(&path, |path| blocking::UnixStream::connect(path)).unwrap();
+    }
+
+    #[test]
+    fn questions_are_one_word_or_a_word_and_a_path() {
+        assert_eq!(serde_json::to_string(&Ask::Status).unwrap(), r#""status""#);
+        assert_eq!(serde_json::to_string(&Ask::Backup("/a b".into())).unwrap(), r#"{"backup":"/a b"}"#);
+    }
+}

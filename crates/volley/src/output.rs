@@ -1,0 +1,88 @@
+//! What verbs print on stdout: a table for people, JSON, YAML or bare names for programs.
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use std::io::Write;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Json,
+    Yaml,
+    Wide,
+    Name,
+}
+
+/// `-o`, for verbs that print something.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Output {
+    /// Print in this form instead of a table for people
+    #[arg(short = 'o', long = "output", value_name = "FORMAT")]
+    pub format: Option<Format>,
+}
+
+/// What can be printed in every form.
+pub trait Show: Serialize {
+    /// Rows of cells, headings first; `wide` asks for all columns.
+    fn rows(&self, wide: bool) -> Vec<Vec<String>>;
+    fn names(&self) -> Vec<String>;
+}
+
+impl Output {
+    pub fn print(self, value: &impl Show) -> Result<()> {
+        let text = match self.format {
+            None => aligned(&value.rows(false)),
+            Some(Format::Wide) => aligned(&value.rows(true)),
+            Some(Format::Name) => value.names().into_iter().map(|name| name + "\n").collect(),
+            Some(Format::Json) => serde_json::to_string_pretty(value)? + "\n",
+            // By way of JSON, so that both forms have the same keys in the same order.
+            Some(Format::Yaml) => yaml(&serde_json::to_value(value)?)?,
+        };
+        print(&text)
+    }
+}
+
+/// Writes data to stdout; that the reader left is an error that `failure` knows.
+pub fn print(text: &str) -> Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    Ok(stdout.flush()?)
+}
+
+pub fn yaml(value: &serde_json::Value) -> Result<String> {
+    let text = serde_saphyr::to_string(value)?;
+    Ok(if text.ends_with('\n') { text } else { text + "\n" })
+}
+
+/// Cells in columns three blanks apart, as kubectl prints them.
+pub fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        text += cells.join("   ").trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let rows = [vec!["NAME".into(), "HEALTH".into()], vec!["cluster".into(), "ok".into()]];
+        assert_eq!(aligned(&rows), "NAME      HEALTH\ncluster   ok\n");
+    }
+
+    #[test]
+    fn yaml_quotes_what_would_read_as_something_else() {
+        let value = json!({"a": "true", "b": "1", "c": "", "d": ["x: y", "null"], "e": null, "f": {}, "g": "0644"});
+        let text = yaml(&value).unwrap();
+        assert_eq!(serde_saphyr::from_str::<serde_json::Value>(&text).unwrap(), value, "{text}");
+    }
+}

@@ -1,0 +1,108 @@
+//! `volley status`: whether volley runs here, where it answers, and how its parts are.
+
+use crate::control::{self, Answer, Ask};
+use crate::home::Home;
+use crate::output::{Output, Show};
+use anyhow::Result;
+use clap::Args;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  volley status
+  volley status -o json | jq .pid
+  volley status -o name          the running parts, one a line
+
+The exit code is 0 when volley runs and 1 when it does not.";
+
+/// Show whether volley runs, and its parts
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct StatusVerb {
+    #[command(flatten)]
+    output: Output,
+}
+
+/// The running process as others see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    pub running: bool,
+    pub home: PathBuf,
+    #[serde(flatten)]
+    pub process: Option<Process>,
+    pub parts: Vec<PartStatus>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Process {
+    pub pid: u32,
+    pub version: String,
+    pub started: Timestamp,
+    pub kubeconfig: PathBuf,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PartStatus {
+    pub name: String,
+    /// `ok`, or what is wrong.
+    pub health: String,
+    pub address: String,
+}
+
+impl StatusVerb {
+    pub fn run(self, home: &Home) -> Result<ExitCode> {
+        match of(home)? {
+            Some(status) => {
+                self.output.print(&status)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            None => {
+                eprintln!("volley does not run in `{}`\nhint: `volley up` starts it", home.folder().display());
+                let nothing =
+                    Status { running: false, home: home.folder().to_owned(), process: None, parts: Vec::new() };
+                if self.output.format.is_some() {
+                    self.output.print(&nothing)?;
+                }
+                Ok(ExitCode::FAILURE)
+            }
+        }
+    }
+}
+
+/// The status of the process that runs in this home, if one does.
+pub fn of(home: &Home) -> Result<Option<Status>> {
+    match control::ask(home, &Ask::Status)? {
+        Some(Answer::Status(status)) => Ok(Some(status)),
+        Some(other) => Err(anyhow::anyhow!("the running process answered `{other:?}` to a question for its status")),
+        None => Ok(None),
+    }
+}
+
+impl Show for Status {
+    fn rows(&self, wide: bool) -> Vec<Vec<String>> {
+        let mut headings = vec!["PART", "HEALTH", "ADDRESS"];
+        if wide {
+            headings.extend(["PID", "STARTED", "KUBECONFIG"]);
+        }
+        let mut rows = vec![headings.into_iter().map(str::to_owned).collect()];
+        for part in &self.parts {
+            let mut row = vec![part.name.clone(), part.health.clone(), part.address.clone()];
+            if let Some(process) = self.process.as_ref().filter(|_| wide) {
+                let kubeconfig = process.kubeconfig.display().to_string();
+                row.extend([process.pid.to_string(), process.started.to_string(), kubeconfig]);
+            }
+            rows.push(row);
+        }
+        rows
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.parts.iter().map(|part| part.name.clone()).collect()
+    }
+}

@@ -1,0 +1,11 @@
+//! Drives real kubectl binaries, and plain HTTP where kubectl hides the bytes, against a cluster in this process.
+//!
+//! One file per theme. The ids above a test name the rules of the Kubernetes API specification that it checks.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics is a test that fails")]
+
+mod harness;
+mod http;
+
+mod discovery;
+mod transport;
