@@ -246,6 +246,7 @@ async fn a_reflector_lists_again_after_history_was_lost() {
     maps.create(&PostParams::default(), &config_map("old", &[], "1")).await.expect("created");
     let resume_from = maps.list(&Default::default()).await.expect("listed").metadata.resource_version.expect("set");
     maps.create(&PostParams::default(), &config_map("missed", &[], "1")).await.expect("created");
+    drop(maps);
     first.cluster.stop().await;
     // The same home, a new process as far as clients can tell: the watch from before is answered with Expired.
     let options = volley_cluster::Options {
@@ -263,10 +264,10 @@ async fn a_reflector_lists_again_after_history_was_lost() {
     let writer: Writer<ConfigMap> = Writer::default();
     let store = writer.as_reader();
     let relisted = watcher(maps, watcher::Config::default().fields("metadata.name!=kube-root-ca.crt"));
-    let mut relisted = relisted.default_backoff().reflect(writer).applied_objects().boxed();
-    while store.len() < 2 {
-        soon("the relist", relisted.next()).await.expect("endless").expect("no error");
-    }
+    let drain = relisted.default_backoff().reflect(writer).for_each(|_| std::future::ready(()));
+    let drain = tokio::spawn(drain);
+    soon("the relist", store.wait_until_ready()).await.expect("the writer lives");
+    drain.abort();
     let mut names: Vec<String> = store.state().iter().map(|map| map.name_any()).collect();
     names.sort();
     assert_eq!(names, ["missed", "old"]);

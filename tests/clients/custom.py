@@ -68,12 +68,8 @@ def custom_objects_are_defaulted_checked_and_merge_patched():
         raise AssertionError("a train without cars must be refused")
     patched = customs.patch_namespaced_custom_object(*place, "blue", {"spec": {"cars": 5, "colour": None}})
     assert patched["spec"] == {"cars": 5, "colour": "red"} and patched["metadata"]["generation"] == 2
-    patched = customs.patch_namespaced_custom_object(
-        *place, "blue", [{"op": "replace", "path": "/spec/cars", "value": 6}]
-    )
-    assert patched["spec"]["cars"] == 6
     moved = customs.patch_namespaced_custom_object_status(*place, "blue", {"status": {"moving": True}})
-    assert moved["status"] == {"moving": True} and moved["metadata"]["generation"] == 3
+    assert moved["status"] == {"moving": True} and moved["metadata"]["generation"] == 2
     listed = customs.list_cluster_custom_object(GROUP, VERSION, PLURAL)
     assert listed["kind"] == "TrainList" and listed["items"][0]["kind"] == "Train"
     status = customs.delete_namespaced_custom_object(*place, "blue")
@@ -95,15 +91,15 @@ def the_dynamic_client_discovers_and_applies():
         body={"data": {"a": None, "b": "2"}}, name="made", namespace=NAMESPACE, content_type="application/merge-patch+json"
     )
     assert patched.data.to_dict() == {"b": "2"}
-    replaced = maps.get(name="made", namespace=NAMESPACE)
-    replaced.data["c"] = "3"
-    assert maps.replace(body=replaced.to_dict(), namespace=NAMESPACE).data.c == "3"
+    whole = maps.get(name="made", namespace=NAMESPACE).to_dict()
+    whole["data"]["c"] = "3"
+    assert maps.replace(body=whole, namespace=NAMESPACE).data.c == "3"
     assert [item.metadata.name for item in maps.get(namespace=NAMESPACE).items if item.metadata.name == "made"]
     maps.delete(name="made", namespace=NAMESPACE)
     try:
         maps.get(name="made", namespace=NAMESPACE)
     except dynamic.exceptions.NotFoundError as error:
-        assert error.summary().startswith("404")
+        assert error.status == 404
     else:
         raise AssertionError("the map is gone")
     seen = []

@@ -44,5 +44,5 @@ async fn python_pages_and_watches_resume() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_asyncio_python_client_works_at_once_and_beside_a_watch() {
-    run("concurrent.py", &Running::start().await).await;
+    run("asynchronous.py", &Running::start().await).await;
 }
