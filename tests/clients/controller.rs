@@ -161,9 +161,8 @@ async fn a_controller_works(client: Client) {
     maps.delete("world", &DeleteParams::default()).await.expect("deleted");
     expect("world", Some("hello moon")).await;
 
-    let greeted = |object: Option<&DynamicObject>| {
-        object.is_some_and(|object| object.data["status"]["greeted"] == "moon")
-    };
+    let greeted =
+        |object: Option<&DynamicObject>| object.is_some_and(|object| object.data["status"]["greeted"] == "moon");
     soon("the status", await_condition(api.clone(), "world", greeted)).await.expect("watched");
     let world = api.get("world").await.expect("there");
     assert_eq!(world.finalizers(), [FINALIZER]);
@@ -281,7 +280,8 @@ async fn kube_rs_sees_the_errors_it_knows() {
     namespace(&client, "errors").await;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "errors");
     assert!(maps.get_opt("missing").await.expect("a 404 is none").is_none());
-    let applied = |value: &str| Patch::Apply(json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"value": value}}));
+    let applied =
+        |value: &str| Patch::Apply(json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"value": value}}));
     maps.patch("shared", &PatchParams::apply("one"), &applied("1")).await.expect("created by apply");
     let conflict = maps.patch("shared", &PatchParams::apply("two"), &applied("2")).await.expect_err("a conflict");
     let kube::Error::Api(status) = conflict else { panic!("not a Status: {conflict}") };
@@ -292,7 +292,8 @@ async fn kube_rs_sees_the_errors_it_knows() {
 
     let unknown: Value = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "typo"}, "dota": {}});
     let typo = PatchParams { field_validation: Some(ValidationDirective::Strict), ..PatchParams::default() };
-    let refused = maps.patch("shared", &typo, &Patch::Merge(unknown)).await.expect_err("the name differs and a field is unknown");
+    let refused =
+        maps.patch("shared", &typo, &Patch::Merge(unknown)).await.expect_err("the name differs and a field is unknown");
     assert!(matches!(refused, kube::Error::Api(_)), "{refused}");
     let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(client, "errors");
     let error = pods.create(&PostParams::default(), &Default::default()).await.expect_err("an empty pod");

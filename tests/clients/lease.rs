@@ -35,7 +35,10 @@ impl Candidate {
         let transitions = spec.lease_transitions.unwrap_or(0) + i32::from(old.is_some() && !held_before);
         let acquired = if held_before { spec.acquire_time } else { Some(MicroTime(now)) };
         Lease {
-            metadata: old.map_or_else(|| ObjectMeta { name: Some(LEASE.into()), ..ObjectMeta::default() }, |l| l.metadata.clone()),
+            metadata: old.map_or_else(
+                || ObjectMeta { name: Some(LEASE.into()), ..ObjectMeta::default() },
+                |l| l.metadata.clone(),
+            ),
             spec: Some(LeaseSpec {
                 holder_identity: Some(self.name.into()),
                 lease_duration_seconds: Some(2),
@@ -71,7 +74,12 @@ impl Candidate {
 }
 
 /// Leads while it can; counts how many lead at once.
-async fn run(mut candidate: Candidate, leaders: Arc<AtomicUsize>, leader: watch::Sender<&'static str>, mut stop: watch::Receiver<bool>) {
+async fn run(
+    mut candidate: Candidate,
+    leaders: Arc<AtomicUsize>,
+    leader: watch::Sender<&'static str>,
+    mut stop: watch::Receiver<bool>,
+) {
     let mut leads = false;
     while !*stop.borrow_and_update() {
         let now_leads = match candidate.try_once().await {
@@ -140,7 +148,11 @@ async fn a_lease_is_not_taken_without_the_version_that_was_read() {
     let error = api.replace(LEASE, &PostParams::default(), &lease).await.expect_err("no version");
     let kube::Error::Api(status) = error else { panic!("not a Status: {error}") };
     assert_eq!(status.code, 422);
-    assert!(status.message.contains("metadata.resourceVersion: Invalid value: 0: must be specified for an update"), "{}", status.message);
+    assert!(
+        status.message.contains("metadata.resourceVersion: Invalid value: 0: must be specified for an update"),
+        "{}",
+        status.message
+    );
     let renewed = candidate.record(Some(&made), Timestamp::now());
     api.replace(LEASE, &PostParams::default(), &renewed).await.expect("renewed");
     let error = api.replace(LEASE, &PostParams::default(), &renewed).await.expect_err("the version is used up");

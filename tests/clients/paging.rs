@@ -75,7 +75,12 @@ async fn twenty_thousand_objects_come_in_pages_of_one_moment_while_others_write(
     }
     let expected: Vec<String> = (0..OBJECTS).map(|number| format!("m-{number:05}")).collect();
     assert_eq!(pages, OBJECTS / PAGE as usize);
-    assert!(names == expected, "{} names, the first difference at {:?}", names.len(), names.iter().zip(&expected).position(|(a, b)| a != b));
+    assert!(
+        names == expected,
+        "{} names, the first difference at {:?}",
+        names.len(),
+        names.iter().zip(&expected).position(|(a, b)| a != b)
+    );
 
     // A fresh list in one piece and one in pages agree about what is there now.
     let whole = list_all(&over_tls, None).await;

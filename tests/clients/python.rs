@@ -11,15 +11,13 @@ fn root() -> PathBuf {
 /// Runs a script beside this file with the cluster's kubeconfig.
 async fn run(script: &str, running: &Running) {
     let python = root().join(".cache/venv/bin/python");
-    assert!(
-        python.exists(),
-        "the Python clients are not installed in .cache/venv; run `make setup` first"
-    );
+    assert!(python.exists(), "the Python clients are not installed in .cache/venv; run `make setup` first");
     let mut command = Command::new(python);
     command.arg(root().join("tests/clients").join(script)).env("KUBECONFIG", running.kubeconfig_file());
     // A proxy of the surroundings must not be asked for addresses of this machine.
     command.env("NO_PROXY", "127.0.0.1").env("no_proxy", "127.0.0.1");
-    let output = tokio::task::spawn_blocking(move || command.output()).await.expect("not cancelled").expect("python runs");
+    let output =
+        tokio::task::spawn_blocking(move || command.output()).await.expect("not cancelled").expect("python runs");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{script} failed\n{}\n{}", text(&output.stdout), text(&output.stderr));
 }

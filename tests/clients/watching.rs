@@ -17,7 +17,11 @@ use std::collections::BTreeMap;
 async fn lines(client: &Client, path: &str) -> impl stream::Stream<Item = String> + Unpin + use<> {
     let request = http::Request::get(path).body(Vec::new()).expect("a request");
     let reader = client.request_stream(request).await.expect("the watch is accepted");
-    reader.lines().map_err(|error| panic!("the watch broke: {error}")).map(|line: Result<String, ()>| line.expect("mapped above")).boxed()
+    reader
+        .lines()
+        .map_err(|error| panic!("the watch broke: {error}"))
+        .map(|line: Result<String, ()>| line.expect("mapped above"))
+        .boxed()
 }
 
 async fn get(client: &Client, path: &str) -> Value {
@@ -179,6 +183,7 @@ async fn a_thousand_watchers_see_every_event_once_and_in_order() {
         let first = first.get_or_insert_with(|| seen.clone());
         assert!(*first == seen, "two watchers saw different things");
     }
-    let kinds: Vec<String> = first.unwrap_or_default().iter().map(|line| line.chars().skip(9).take(5).collect()).collect();
+    let kinds: Vec<String> =
+        first.unwrap_or_default().iter().map(|line| line.chars().skip(9).take(5).collect()).collect();
     assert_eq!(&kinds[..3], ["ADDED", "MODIF", "DELET"]);
 }

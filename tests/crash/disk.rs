@@ -14,7 +14,8 @@ const OBJECTS_MAX: usize = 400;
 const OBJECT_BYTES: usize = 64 * 1024;
 
 fn big(name: &str) -> ConfigMap {
-    let mut map = ConfigMap { data: Some(BTreeMap::from([("value".into(), "x".repeat(OBJECT_BYTES))])), ..ConfigMap::default() };
+    let mut map =
+        ConfigMap { data: Some(BTreeMap::from([("value".into(), "x".repeat(OBJECT_BYTES))])), ..ConfigMap::default() };
     map.metadata.name = Some(name.into());
     map
 }
@@ -102,7 +103,10 @@ async fn a_limit_on_file_sizes_is_a_full_disk_too() {
     let server = command(&home);
     let mut limited = Command::new("sh");
     // Without the trap the kernel ends the process at the limit instead of failing the write.
-    limited.args(["-c", "trap '' XFSZ; ulimit -S -f 8192; exec \"$0\" \"$@\""]).arg(server.get_program()).args(server.get_args());
+    limited
+        .args(["-c", "trap '' XFSZ; ulimit -S -f 8192; exec \"$0\" \"$@\""])
+        .arg(server.get_program())
+        .args(server.get_args());
     limited.env_remove("RUST_LOG").stdout(std::process::Stdio::null());
     let mut server = Server::spawn(&home, limited).await;
     let acknowledged = fill(&mut server, &home).await;

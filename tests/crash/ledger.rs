@@ -6,6 +6,7 @@ use kube::api::{Api, DeleteParams, ObjectList, PostParams};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::collections::BTreeMap;
+use tokio::sync::watch;
 
 /// Objects of one writer: few, so that each is created, changed and deleted often.
 const OBJECTS_PER_WRITER: usize = 4;
@@ -52,8 +53,10 @@ impl Ledger {
     }
 
     /// Writes until the server is gone.
-    pub async fn write_until_gone(&mut self, maps: &Api<ConfigMap>) {
-        while self.write(maps).await {}
+    pub async fn write_until_gone(&mut self, maps: &Api<ConfigMap>, acknowledged: &watch::Sender<u64>) {
+        while self.write(maps).await {
+            acknowledged.send_modify(|count| *count += 1);
+        }
     }
 
     /// One write; false when no answer came.
@@ -64,7 +67,9 @@ impl Ledger {
         let wanted = (!deletes).then(|| format!("{}-{}", self.writer, self.random.random::<u64>()));
         let answer = match (&wanted, exists) {
             (Some(value), false) => maps.create(&PostParams::default(), &self.object(&name, value)).await.map(Some),
-            (Some(value), true) => maps.replace(&name, &PostParams::default(), &self.object(&name, value)).await.map(Some),
+            (Some(value), true) => {
+                maps.replace(&name, &PostParams::default(), &self.object(&name, value)).await.map(Some)
+            }
             (None, _) => maps.delete(&name, &DeleteParams::default()).await.map(|_| None),
         };
         match answer {
@@ -82,7 +87,8 @@ impl Ledger {
     }
 
     fn object(&self, name: &str, value: &str) -> ConfigMap {
-        let mut map = ConfigMap { data: Some(BTreeMap::from([("value".into(), value.into())])), ..ConfigMap::default() };
+        let mut map =
+            ConfigMap { data: Some(BTreeMap::from([("value".into(), value.into())])), ..ConfigMap::default() };
         map.metadata.name = Some(name.into());
         map.metadata.resource_version = self.versions.get(name).cloned();
         map
