@@ -37,6 +37,7 @@ use addresses::Addresses;
 use answer::Answer;
 use bytes::Bytes;
 use call::Call;
+use futures::FutureExt;
 use catalogue::{Catalogue, Resource};
 use http::{HeaderMap, Method, Request};
 use jiff::Timestamp;
@@ -150,9 +151,11 @@ impl ApiServer {
         let started = std::time::Instant::now();
         let method = request.method().clone();
         let limit = self.time_limit(&request);
-        let work = self.route(request, user);
+        // A panic is a bug of ours; it costs its request, never the connection that others share.
+        let work = std::panic::AssertUnwindSafe(self.route(request, user)).catch_unwind();
         let mut answer = match tokio::time::timeout(limit, work).await {
-            Ok(answer) => answer,
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_panic)) => answer::error(&ApiError::internal("the request met a fault of the server; see its log")),
             Err(_) => answer::error(&ApiError::new(
                 504,
                 "Timeout",
