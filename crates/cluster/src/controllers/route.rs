@@ -45,7 +45,9 @@ pub fn route(server: &ApiServer, index: &Index, change: &Change, queue: &Queue) 
                 add(Controller::Endpoints, &object::key(namespace, service));
             }
         }
-        "persistentvolumes" | "persistentvolumeclaims" | "storage.k8s.io/storageclasses" => add(Controller::Volumes, ""),
+        "persistentvolumes" | "persistentvolumeclaims" | "storage.k8s.io/storageclasses" => {
+            add(Controller::Volumes, "")
+        }
         "resourcequotas" => add(Controller::Quota, namespace),
         "policy/poddisruptionbudgets" => add(Controller::Budget, key),
         "namespaces" => {

@@ -4,7 +4,6 @@ use crate::world::World;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
-use volley_api::kube::text;
 
 // K 21
 #[tokio::test]
@@ -17,7 +16,7 @@ async fn a_namespace_has_its_account_and_certificate_again_after_somebody_delete
         local.get("", "serviceaccounts", "n", "default").zip(map)
     };
     let (account, map) = world.until("both", both).await;
-    assert!(text(&map["data"], "ca.crt").is_empty() && map["data"]["ca.crt"].is_string());
+    assert_eq!(map["data"]["ca.crt"], world.server.ca_pem);
     world.local().delete("", "serviceaccounts", ("n", "default"), "", "Background").await.unwrap();
     world.local().delete("", "configmaps", ("n", "kube-root-ca.crt"), "", "Background").await.unwrap();
     let (again, _) = world.until("both again", both).await;

@@ -1,8 +1,10 @@
 //! Garbage collection, namespaces, custom kinds and old events.
 
-use crate::world::{APPS, BATCH, World, condition, deployment, is_true, job, names, pod};
+use crate::world::{APPS, BATCH, World, condition, deployment, is_true, job, names};
 use serde_json::{Value, json};
-use volley_api::kube::text;
+use volley_api::kube::{text, time};
+use volley_cluster::apiserver::object::Meta;
+use volley_cluster::store::{Change, Draft, Expect, Write};
 
 const DEPLOYMENTS: (&str, &str) = (APPS, "deployments");
 const SETS: (&str, &str) = (APPS, "replicasets");
@@ -61,7 +63,8 @@ async fn orphans_live_on_without_their_owner() {
 }
 
 fn owned(name: &str, owners: &[(&str, &str)]) -> Value {
-    let reference = |(name, uid): &(&str, &str)| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid});
+    let reference =
+        |(name, uid): &(&str, &str)| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid});
     let owners: Vec<Value> = owners.iter().map(reference).collect();
     json!({"metadata": {"name": name, "ownerReferences": owners}})
 }
@@ -140,7 +143,9 @@ async fn a_namespace_empties_and_vanishes() {
     world.until_true("pods", || world.local().list("", "pods", "n").len() == 3).await;
     world.delete(("", "namespaces"), "n", "Background").await.unwrap();
     world.until_true("gone", || world.local().get("", "namespaces", "", "n").is_none()).await;
-    for (group, plural) in [DEPLOYMENTS, SETS, PODS, MAPS, THINGS, ("", "services"), ("", "events"), ("", "serviceaccounts")] {
+    for (group, plural) in
+        [DEPLOYMENTS, SETS, PODS, MAPS, THINGS, ("", "services"), ("", "events"), ("", "serviceaccounts")]
+    {
         assert_eq!(names(&world.local().list(group, plural, "n")), [""; 0], "{plural}");
     }
 }
@@ -155,7 +160,8 @@ async fn a_namespace_that_cannot_go_says_what_holds_it() {
     world.delete(("", "namespaces"), "n", "Background").await.unwrap();
     let says = |namespace: &Value| {
         let remaining = condition(namespace, "NamespaceContentRemaining")?;
-        let is_last = text(remaining, "message") == "Some resources are remaining: configmaps. has 1 resource instances";
+        let is_last =
+            text(remaining, "message") == "Some resources are remaining: configmaps. has 1 resource instances";
         is_last.then(|| namespace.clone())
     };
     let seen = world.until("reasons", || world.local().get("", "namespaces", "", "n").as_ref().and_then(says)).await;
@@ -185,24 +191,24 @@ async fn a_definition_goes_after_its_instances() {
     world.until_true("gone", gone).await;
 }
 
+/// An event of that age, as an earlier run of the server left it in the store.
+fn stored_event(world: &World, name: &str, minutes: i64) -> Write<Meta> {
+    let now = jiff::Timestamp::now().as_second();
+    let at = time::seconds(jiff::Timestamp::from_second(now - minutes * 60).unwrap());
+    let tail = format!(r#"","name":"{name}","namespace":"default","uid":"{name}","creationTimestamp":"{at}"}},"#)
+        + &format!(r#""involvedObject":{{"kind":"Pod","namespace":"default","name":"p"}},"lastTimestamp":"{at}"}}"#);
+    let head = r#"{"kind":"Event","apiVersion":"v1","metadata":{"resourceVersion":""#;
+    let draft = Draft { head: head.into(), tail: tail.into(), meta: Meta::default() };
+    let key = format!("default/{name}").into();
+    Write { bucket: world.server.store.bucket("events"), key, expect: Expect::Absent, change: Change::Put(draft) }
+}
+
 // K-EVT-2
 #[tokio::test]
 async fn events_live_for_an_hour() {
     let world = World::start().await;
-    let event = |name: &str, time: String| {
-        json!({"metadata": {"name": name}, "involvedObject": {"namespace": "default", "kind": "Pod", "name": "p"},
-            "reason": "R", "lastTimestamp": time})
-    };
-    let at = |minutes: i64| {
-        let now = jiff::Timestamp::now().as_second();
-        volley_api::kube::time::seconds(jiff::Timestamp::from_second(now - minutes * 60).unwrap())
-    };
-    // The creation counts too, so an event that only claims to be old is kept for an hour.
-    world.create(("", "events"), event("young", at(61))).await;
-    let mut old = event("old", at(61));
-    old["metadata"]["creationTimestamp"] = at(61).into();
-    world.create(("", "events"), old).await;
-    world.create(PODS, pod("p", json!({}))).await;
-    world.until_true("told", || !world.events_about("p").is_empty()).await;
+    let writes = vec![stored_event(&world, "young", 59), stored_event(&world, "old", 61)];
+    world.server.store.commit(writes).await.unwrap();
+    world.until_gone(("", "events"), "old").await;
     assert!(world.get(("", "events"), "young").is_some());
 }

@@ -2,6 +2,8 @@
 //!
 //! Nothing sleeps: `World::until` looks again whenever something is committed, and gives up after `PATIENCE`.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test ends where it finds its world broken")]
+
 mod access;
 mod deletion;
 mod scheduling;

@@ -25,7 +25,8 @@ async fn a_claim_gets_a_directory_that_goes_with_it() {
     let world = World::start().await;
     world.create(CLAIMS, claim("data", json!({}))).await;
     let bound = world.until("bound", || world.get(CLAIMS, "data").filter(is_bound)).await;
-    let volume = world.until("the volume too", || world.get(VOLUMES, text(&bound, "spec.volumeName")).filter(is_bound)).await;
+    let volume =
+        world.until("the volume too", || world.get(VOLUMES, text(&bound, "spec.volumeName")).filter(is_bound)).await;
     let path = world.home.join("volumes").join(text(&volume, "metadata.name"));
     assert_eq!(text(&volume, "spec.hostPath.path"), path.to_string_lossy());
     assert!(path.is_dir());

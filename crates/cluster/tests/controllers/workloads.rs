@@ -29,7 +29,12 @@ async fn a_deployment_makes_a_set_and_pods_and_becomes_available() {
     assert_eq!(condition(&seen, "Progressing").unwrap()["reason"], "NewReplicaSetAvailable");
     assert_eq!(seen["status"]["observedGeneration"], seen["metadata"]["generation"]);
     assert_eq!(world.list(SETS).len(), 1);
-    world.until_event("web", &format!("ScalingReplicaSet: Scaled up replica set {} from 0 to 3", names(&world.list(SETS))[0])).await;
+    world
+        .until_event(
+            "web",
+            &format!("ScalingReplicaSet: Scaled up replica set {} from 0 to 3", names(&world.list(SETS))[0]),
+        )
+        .await;
 }
 
 // K-DEP-1
@@ -43,7 +48,9 @@ async fn a_rollout_replaces_all_pods() {
     world.local().modify(APPS, "deployments", ("default", "web"), "", change).await.unwrap();
     let is_done = |object: &Value| {
         let status = &object["status"];
-        status["updatedReplicas"] == 2 && status["replicas"] == 2 && status["availableReplicas"] == 2
+        status["updatedReplicas"] == 2
+            && status["replicas"] == 2
+            && status["availableReplicas"] == 2
             && status["observedGeneration"] == object["metadata"]["generation"]
     };
     loop {
@@ -100,8 +107,10 @@ async fn a_large_job_gets_each_pod_once() {
     let is_counted = |job: &Value| job["status"]["active"] == 300;
     world.until("300 active", || world.get(JOBS, "big").filter(is_counted)).await;
     let pods = world.pods();
-    let indexes: BTreeSet<&str> =
-        pods.iter().filter_map(|pod| pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"].as_str()).collect();
+    let indexes: BTreeSet<&str> = pods
+        .iter()
+        .filter_map(|pod| pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"].as_str())
+        .collect();
     assert_eq!((pods.len(), indexes.len()), (300, 300));
 }
 
@@ -169,7 +178,8 @@ async fn a_budget_counts_the_healthy_pods() {
     let spec = json!({"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}});
     world.create(("policy", "poddisruptionbudgets"), json!({"metadata": {"name": "b"}, "spec": spec})).await;
     running(&world, "web", 2).await;
-    let allows_one = |budget: &Value| budget["status"]["disruptionsAllowed"] == 1 && budget["status"]["currentHealthy"] == 2;
+    let allows_one =
+        |budget: &Value| budget["status"]["disruptionsAllowed"] == 1 && budget["status"]["currentHealthy"] == 2;
     world.until("one may go", || world.get(("policy", "poddisruptionbudgets"), "b").filter(allows_one)).await;
 }
 
