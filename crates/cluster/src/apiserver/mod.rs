@@ -31,12 +31,14 @@ pub mod local;
 pub mod kubeconfig;
 pub mod serve;
 pub mod pki;
+pub mod gzip;
 
 use crate::store::{CommitError, Store, Write};
 use addresses::Addresses;
 use answer::Answer;
 use bytes::Bytes;
 use call::Call;
+use futures::FutureExt;
 use catalogue::{Catalogue, Resource};
 use http::{HeaderMap, Method, Request};
 use jiff::Timestamp;
@@ -137,12 +139,12 @@ impl ApiServer {
         Ok(current)
     }
 
-    /// An object as it is stored: events are kept in the core form (spec K-EVT-1).
+    /// An object as it is stored: events are kept in the core form (spec K-EVT-1), autoscalers in their newer version.
     fn stored_form(&self, resource: &Resource, object: Value) -> Value {
-        if &*resource.group == "events.k8s.io" {
-            return volley_api::kube::events::events_to_core(&object);
+        match object::Convert::of(resource) {
+            Some(convert) => (convert.to_stored)(&object),
+            None => object,
         }
-        object
     }
 
     /// Answers any request. `user` is who the connection or its headers proved to be.
@@ -150,9 +152,11 @@ impl ApiServer {
         let started = std::time::Instant::now();
         let method = request.method().clone();
         let limit = self.time_limit(&request);
-        let work = self.route(request, user);
+        // A panic is a bug of ours; it costs its request, never the connection that others share.
+        let work = std::panic::AssertUnwindSafe(self.route(request, user)).catch_unwind();
         let mut answer = match tokio::time::timeout(limit, work).await {
-            Ok(answer) => answer,
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_panic)) => answer::error(&ApiError::internal("the request met a fault of the server; see its log")),
             Err(_) => answer::error(&ApiError::new(
                 504,
                 "Timeout",
@@ -241,7 +245,7 @@ impl ApiServer {
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let verb = verb(&parts.method, &path, &query)?;
-        self.authorize(&user, verb, &path)?;
+        self.authorize(&user, verb, &path, &query)?;
         let header = |name: &str| header(&parts.headers, name);
         let mut call = Call {
             resource,
