@@ -231,6 +231,7 @@ impl ApiServer {
         let account = self.stored(call)?;
         let mut request = loose(&call.content_type, &call.body, "TokenRequest")?;
         let seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or(3600);
+        request["spec"]["expirationSeconds"] = seconds.into();
         let errors = check_review("TokenRequest", &request);
         if !errors.is_empty() {
             return Err(ApiError::invalid("authentication.k8s.io", "TokenRequest", "", errors));
@@ -257,7 +258,6 @@ impl ApiServer {
         request["kind"] = "TokenRequest".into();
         request["apiVersion"] = "authentication.k8s.io/v1".into();
         request["metadata"] = json!({"name": account.name, "namespace": account.namespace, "creationTimestamp": time::seconds(call.now)});
-        request["spec"]["expirationSeconds"] = seconds.into();
         request["spec"]["audiences"] = json!(audiences);
         request["status"] = json!({"token": token, "expirationTimestamp": time::seconds(ends)});
         Ok(answer::value(201, &request, form))
