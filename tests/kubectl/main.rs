@@ -9,3 +9,5 @@ mod http;
 
 mod discovery;
 mod transport;
+mod create;
+mod get;

@@ -4,6 +4,7 @@
 
 pub mod decode;
 pub mod defaults;
+pub mod autoscalers;
 pub mod events;
 pub mod field;
 pub mod names;

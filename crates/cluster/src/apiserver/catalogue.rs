@@ -169,6 +169,7 @@ const ROWS: &[Row] = &[
     row(AUTHZ, "SelfSubjectAccessReview", ("selfsubjectaccessreviews", "", ""), "ca", ""),
     row(AUTHZ, "SelfSubjectRulesReview", ("selfsubjectrulesreviews", "", ""), "ca", ""),
     row(AUTHZ, "SubjectAccessReview", ("subjectaccessreviews", "", ""), "ca", ""),
+    row(("autoscaling", "v1"), "HorizontalPodAutoscaler", ("horizontalpodautoscalers", "hpa", "all"), "nk", "status"),
     row(("autoscaling", "v2"), "HorizontalPodAutoscaler", ("horizontalpodautoscalers", "hpa", "all"), "nk", "status"),
     row(BATCH, "CronJob", ("cronjobs", "cj", "all"), "nG", "status"),
     row(BATCH, "Job", ("jobs", "", "all"), "nG", "status"),

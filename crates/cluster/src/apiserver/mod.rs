@@ -138,12 +138,12 @@ impl ApiServer {
         Ok(current)
     }
 
-    /// An object as it is stored: events are kept in the core form (spec K-EVT-1).
+    /// An object as it is stored: events are kept in the core form (spec K-EVT-1), autoscalers in their newer version.
     fn stored_form(&self, resource: &Resource, object: Value) -> Value {
-        if &*resource.group == "events.k8s.io" {
-            return volley_api::kube::events::events_to_core(&object);
+        match object::Convert::of(resource) {
+            Some(convert) => (convert.to_stored)(&object),
+            None => object,
         }
-        object
     }
 
     /// Answers any request. `user` is who the connection or its headers proved to be.
@@ -284,13 +284,30 @@ impl ApiServer {
             "deletecollection" if call.resource.verbs.contains(&"deletecollection") => {
                 return self.delete_collection(call, form).await;
             }
-            "create" if subresource.is_empty() && call.path.name.is_empty() => self.create(call).await?,
+            "create" if subresource.is_empty() && call.path.name.is_empty() => {
+                let written = self.create(call).await?;
+                self.fill_new_namespace(call, &written.object).await;
+                written
+            }
             "update" => self.update(call).await?,
             "patch" => self.patch(call).await?,
             _ => return Err(ApiError::method_not_allowed()),
         };
         let code = if written.created { 201 } else { 200 };
         Ok(self.object_answer(code, &call.resource, &written.object, form, call))
+    }
+}
+
+impl ApiServer {
+    /// A namespace has its account by the time its creator hears of it: the next request may be a pod.
+    async fn fill_new_namespace(&self, call: &Call, object: &Value) {
+        if !call.resource.is("", "namespaces") || call.query.get("dryRun").is_some() {
+            return;
+        }
+        let name = volley_api::kube::text(object, "metadata.name");
+        if let Err(error) = self.fill_namespace(name).await {
+            tracing::debug!(%error, name, "a new namespace is left to its controller");
+        }
     }
 }
 

@@ -1,10 +1,10 @@
 //! Objects as bytes: how they are written into the store, and how stored bytes become answers without being parsed.
 
-use super::catalogue::Resource;
+use super::catalogue::{Resource, prefix};
 use crate::store::{Draft, Entry};
 use serde_json::{Map, Value};
 use std::sync::OnceLock;
-use volley_api::kube::selector;
+use volley_api::kube::{selector, text};
 
 /// What is kept parsed beside the bytes: labels and selectable fields, read from the bytes when first asked for.
 #[derive(Debug, Default)]
@@ -62,7 +62,12 @@ pub fn draft(resource: &Resource, object: &Value) -> Draft<Meta> {
     let empty = Map::new();
     let map = object.as_object().unwrap_or(&empty);
     let metadata = map.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
-    let head = format!("{}\"metadata\":{{\"resourceVersion\":\"", resource.prefix).into_bytes();
+    // Another spelling is stored under the type of the stored form, which lists count on.
+    let prefix = match Convert::of(resource) {
+        Some(_) => &prefix(&resource.kind, text(object, "apiVersion")),
+        None => &resource.prefix,
+    };
+    let head = format!("{prefix}\"metadata\":{{\"resourceVersion\":\"").into_bytes();
     let mut tail = Vec::with_capacity(1024);
     tail.push(b'"');
     for (key, value) in metadata.iter().filter(|(key, _)| *key != "resourceVersion") {
@@ -97,26 +102,47 @@ pub struct Spelling<'a> {
     resource: &'a Resource,
     /// `{"kind":…,"apiVersion":…,` for single objects and watch events.
     full: &'a str,
-    convert: bool,
+    convert: Option<Convert>,
+}
+
+/// Between the stored form of a built-in kind and another spelling of it.
+#[derive(Clone, Copy)]
+pub struct Convert {
+    pub to_stored: fn(&Value) -> Value,
+    from_stored: fn(&Value) -> Value,
+}
+
+impl Convert {
+    /// None for the form that is stored; everything else differs in apiVersion only.
+    pub fn of(resource: &Resource) -> Option<Convert> {
+        use volley_api::kube::{autoscalers, events};
+        match (&*resource.group, &*resource.version, &*resource.kind) {
+            ("events.k8s.io", _, "Event") => {
+                Some(Convert { to_stored: events::events_to_core, from_stored: events::core_to_events })
+            }
+            ("autoscaling", "v1", "HorizontalPodAutoscaler") => {
+                Some(Convert { to_stored: autoscalers::v1_to_v2, from_stored: autoscalers::v2_to_v1 })
+            }
+            _ => None,
+        }
+    }
 }
 
 impl<'a> Spelling<'a> {
     pub fn new(resource: &'a Resource) -> Self {
-        // The events.k8s.io view is another spelling of the same fields; everything else differs in apiVersion only.
-        let convert = &*resource.group == "events.k8s.io";
-        Spelling { resource, full: &resource.prefix, convert }
+        Spelling { resource, full: &resource.prefix, convert: Convert::of(resource) }
     }
 
     /// Whether stored bytes of this resource may go out untouched.
     pub fn is_stored_form(&self, value: &[u8]) -> bool {
-        !self.convert && value.starts_with(self.full.as_bytes())
+        self.convert.is_none() && value.starts_with(self.full.as_bytes())
     }
 
     /// The object alone, with kind and apiVersion.
     pub fn write(&self, stored: &Stored, out: &mut Vec<u8>) {
         if self.is_stored_form(&stored.value) {
             out.extend_from_slice(&stored.value);
-        } else if self.convert {
+        } else if self.convert.is_some() {
             let _ = serde_json::to_writer(out, &self.parse(stored));
         } else {
             out.extend_from_slice(self.full.as_bytes());
@@ -126,7 +152,7 @@ impl<'a> Spelling<'a> {
 
     /// The object as an item of a list: built-in kinds carry no kind and apiVersion there (spec K-LIST-1).
     pub fn write_item(&self, stored: &Stored, out: &mut Vec<u8>) {
-        if self.resource.custom.is_some() || self.convert {
+        if self.resource.custom.is_some() || self.convert.is_some() {
             return self.write(stored, out);
         }
         out.push(b'{');
@@ -140,8 +166,8 @@ impl<'a> Spelling<'a> {
 
     /// From the stored form to this resource's version.
     pub fn respell(&self, mut object: Value) -> Value {
-        if self.convert {
-            object = volley_api::kube::events::core_to_events(&object);
+        if let Some(convert) = self.convert {
+            object = (convert.from_stored)(&object);
         }
         object["kind"] = (*self.resource.kind).into();
         object["apiVersion"] = self.resource.api_version().into();
