@@ -23,7 +23,7 @@ impl ApiServer {
             (Some(token), _) => self.token_user(token).ok_or_else(ApiError::unauthorized),
             (None, Proof::Certificate(user)) => Ok(user.clone()),
             (None, Proof::OwnUser) if !neighbour::is_from_a_page(headers) => Ok(admin()),
-            (None, Proof::OwnUser | Proof::None) => Ok(Arc::new(User::anonymous())),
+            (None, Proof::OwnUser | Proof::Neighbour(_) | Proof::None) => Ok(Arc::new(User::anonymous())),
         }
     }
 
