@@ -4,6 +4,7 @@
 //! the stored object until the commit meets no other writer (spec K-PATCH-1).
 
 use super::ApiServer;
+use super::addresses::Reservation;
 use super::call::{Call, WriteOptions, decode_yaml};
 use super::object::{self, Meta, Spelling, Stored};
 use super::strategy;
@@ -71,7 +72,12 @@ impl ApiServer {
                 let name = call.generated_name(&generate);
                 strategy::metadata(&mut candidate).insert("name".into(), name.into());
             }
-            match self.create_named(call, candidate, options, apply).await {
+            let created = self.create_named(call, candidate, options, apply).await;
+            let reserved = call.reserved.take();
+            if created.is_ok() && !options.dry_run {
+                reserved.into_iter().for_each(Reservation::keep);
+            }
+            match created {
                 Err(error) if generated && error.reason == "AlreadyExists" => continue,
                 other => return other,
             }
@@ -386,7 +392,7 @@ impl ApiServer {
     }
 
     /// Commits the new state; the removal of the last finalizer of a deleted object removes the object (spec K-DEL-2).
-    async fn store_changed(&self, call: &Call, current: &Arc<Stored>, new: &Value) -> Result<Value, CommitError<Meta>> {
+    async fn store_changed(&self, call: &mut Call, current: &Arc<Stored>, new: &Value) -> Result<Value, CommitError<Meta>> {
         let resource = &call.resource;
         let draft = object::draft(resource, new);
         let gone = super::delete::is_finished(resource, new);
@@ -395,7 +401,12 @@ impl ApiServer {
         let expect = Expect::Revision(current.revision);
         let write = Write { bucket: resource.bucket.clone(), key, expect, change };
         let entry = self.commit(resource, vec![write]).await?;
-        Ok(object::parse(&entry))
+        let stored = object::parse(&entry);
+        if resource.is("", "services") {
+            call.reserved.take().into_iter().for_each(Reservation::keep);
+            self.addresses.release(&object::parse(current), Some(&stored).filter(|_| !gone));
+        }
+        Ok(stored)
     }
 
     pub fn key(&self, call: &Call) -> String {
