@@ -21,6 +21,9 @@ use volley_plan::object::{apply, merge, strategic};
 
 /// How often a change is worked out again because another writer was faster (spec K-PATCH-1).
 const RACES_MAX: usize = 16;
+/// How often a new object is charged again because others of its namespace were charged first; each round somebody wins,
+/// so this is as many writers of one namespace with a quota as may start at the same moment.
+const CHARGES_MAX: usize = 256;
 /// How many generated names may be taken before the client is told (spec K-OBJ-2).
 const NAMES_MAX: usize = 8;
 
@@ -151,38 +154,25 @@ impl ApiServer {
             return Ok(Written { object: Spelling::new(&resource).respell(object), created: true });
         }
         let stored_form = self.stored_form(&resource, object);
-        let change = StoreChange::Put(object::draft(&resource, &stored_form));
-        let write = Write { bucket: resource.bucket.clone(), key: key.into(), expect: Expect::Absent, change };
-        let mut writes = self.charge_quota(call, &stored_form)?;
-        writes.insert(0, write);
-        let entry = match self.commit(&resource, writes).await {
-            Ok(entry) => entry,
-            Err(CommitError::Conflict { index: 0, .. }) => {
-                return Err(ApiError::already_exists(&resource.group, &resource.plural, &name));
-            }
-            // Another object of the namespace was charged at the same moment; the charge is worked out again.
-            Err(CommitError::Conflict { .. }) => return Box::pin(self.create_again(call, stored_form, options)).await,
-            Err(other) => return Err(commit_error(other)),
-        };
+        let entry = self.commit_new(call, &key, &stored_form).await?;
         Ok(Written { object: Spelling::new(&resource).parse(&entry), created: true })
     }
 
-    /// The last step of a create whose quota charge met another writer.
-    async fn create_again(&self, call: &Call, object: Value, _options: &WriteOptions) -> Result<Written, ApiError> {
-        let resource = call.resource.clone();
-        let name = text(&object, "metadata.name").to_owned();
-        let key = object::key(&call.path.namespace, &name);
-        for _ in 0..RACES_MAX * 4 {
-            let change = StoreChange::Put(object::draft(&resource, &object));
-            let write =
-                Write { bucket: resource.bucket.clone(), key: key.as_str().into(), expect: Expect::Absent, change };
-            let mut writes = self.charge_quota(call, &object)?;
+    /// Commits a new object together with what it costs its namespace's quotas.
+    async fn commit_new(&self, call: &Call, key: &str, object: &Value) -> Result<Arc<Stored>, ApiError> {
+        let resource = &call.resource;
+        for _ in 0..CHARGES_MAX {
+            let change = StoreChange::Put(object::draft(resource, object));
+            let write = Write { bucket: resource.bucket.clone(), key: key.into(), expect: Expect::Absent, change };
+            let mut writes = self.charge_quota(call, object)?;
             writes.insert(0, write);
-            match self.commit(&resource, writes).await {
-                Ok(entry) => return Ok(Written { object: Spelling::new(&resource).parse(&entry), created: true }),
+            match self.commit(resource, writes).await {
+                Ok(entry) => return Ok(entry),
                 Err(CommitError::Conflict { index: 0, .. }) => {
-                    return Err(ApiError::already_exists(&resource.group, &resource.plural, &name));
+                    let name = text(object, "metadata.name");
+                    return Err(ApiError::already_exists(&resource.group, &resource.plural, name));
                 }
+                // Another object of the namespace was charged at the same moment; the charge is worked out again.
                 Err(CommitError::Conflict { .. }) => {}
                 Err(other) => return Err(commit_error(other)),
             }
