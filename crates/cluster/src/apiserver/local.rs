@@ -164,6 +164,12 @@ impl Local<'_> {
         self.delete_with("", "pods", (namespace, name), options).await
     }
 
+    /// Deletes a pod, whichever it is, with this many seconds between TERM and KILL.
+    pub async fn delete_gracefully(&self, place: (&str, &str), seconds: i64) -> Result<(), ApiError> {
+        let options = DeleteOptions { grace_seconds: Some(seconds), ..DeleteOptions::default() };
+        self.delete_with("", "pods", place, options).await
+    }
+
     /// Binds a pod to a node, if it still is the one with this uid.
     pub async fn bind(&self, (namespace, name): (&str, &str), uid: &str, node: &str) -> Result<(), ApiError> {
         let mut call = self.call(self.resource("", "pods")?, namespace, name);
