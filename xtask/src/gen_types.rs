@@ -7,6 +7,7 @@
 mod openapi;
 mod protobuf;
 
+use crate::workspace_root;
 use anyhow::{Context, Result, bail, ensure};
 use openapi::{JsonType, Openapi};
 use protobuf::{Message, Protobuf};
@@ -73,10 +74,6 @@ pub fn check() -> Result<()> {
     let current = std::fs::read_to_string(workspace_root().join(TABLE)).unwrap_or_default();
     ensure!(current == table()?, "{TABLE} is not current: run `cargo run -p xtask -- gen types`");
     Ok(())
-}
-
-fn workspace_root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
 fn table() -> Result<String> {

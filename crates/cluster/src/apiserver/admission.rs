@@ -23,6 +23,10 @@ impl ApiServer {
         if resource.namespaced {
             self.check_namespace(call, object)?;
         }
+        if resource.custom.as_ref().is_some_and(|custom| custom.is_terminating) {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(ApiError::new(405, "MethodNotAllowed", why));
+        }
         let name = text(object, "metadata.name").to_owned();
         let refuse = |why: String| call.forbidden(&name, &why);
         let namespace = format!("{}/", call.path.namespace);

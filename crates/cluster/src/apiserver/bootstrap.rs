@@ -90,7 +90,7 @@ impl ApiServer {
 
 /// This machine's address towards others; an endpoint may not be a loopback address. Connecting a UDP socket sends
 /// nothing, it only asks the kernel which way it would go.
-fn own_address() -> Option<String> {
+pub fn own_address() -> Option<String> {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
     let address = socket.local_addr().ok()?.ip();

@@ -222,11 +222,17 @@ pub fn loose(content_type: &str, body: &[u8], kind: &str) -> Result<Value, ApiEr
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(Value::Null);
     }
-    match content_type.split(';').next().unwrap_or_default().trim() {
-        "application/vnd.kubernetes.protobuf" => decode_protobuf(body),
-        "application/yaml" => decode_yaml(body),
-        _ => decode_json(body, kind).map(|(value, _)| value),
+    let value = match content_type.split(';').next().unwrap_or_default().trim() {
+        "application/vnd.kubernetes.protobuf" => decode_protobuf(body)?,
+        "application/yaml" => decode_yaml(body)?,
+        // A list of steps; what it says is checked where it is applied.
+        "application/json-patch+json" => return decode_json(body, kind).map(|(value, _)| value),
+        _ => decode_json(body, kind)?.0,
+    };
+    if value.is_object() || value.is_null() {
+        return Ok(value);
     }
+    Err(ApiError::bad_request(format!("the object provided is unrecognized (must be of type {kind}): it is not a JSON object")))
 }
 
 fn decode_json(body: &[u8], kind: &str) -> Result<(Value, Vec<String>), ApiError> {

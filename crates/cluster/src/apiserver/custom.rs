@@ -31,6 +31,8 @@ pub struct CustomKind {
     pub has_status: bool,
     pub scale: Option<scale::Paths>,
     pub selectable_fields: Vec<SelectableField>,
+    /// Whether the CRD is being deleted, so that no new instances may come (spec K-CRD-3).
+    pub is_terminating: bool,
     /// The CRD that it was compiled from: recompiled only when this changes.
     uid: String,
     generation: i64,
@@ -47,6 +49,7 @@ impl CustomKind {
             scale: scale::Paths::of(version),
             selectable_fields: path::selectable_fields(version),
             source,
+            is_terminating: crd["metadata"].get("deletionTimestamp").is_some(),
             uid: text(crd, "metadata.uid").to_owned(),
             generation: crd["metadata"]["generation"].as_i64().unwrap_or(0),
         })

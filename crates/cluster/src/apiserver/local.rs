@@ -5,7 +5,7 @@ use super::call::{Call, WriteOptions};
 use super::catalogue::Resource;
 use super::delete::{DeleteOptions, Deleted};
 use super::object;
-use super::request::{Query, ResourcePath};
+use super::request::{Form, Query, ResourcePath};
 use super::write::Change;
 use super::{call, strategy};
 use bytes::Bytes;
@@ -75,6 +75,14 @@ impl Local<'_> {
         found.ok_or_else(ApiError::unknown_resource)
     }
 
+    /// Group and plural of a kind, as `apiVersion` and `kind` name it.
+    pub fn plural_of(&self, api_version: &str, kind: &str) -> Result<(String, String), ApiError> {
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        let catalogue = self.server.catalogue();
+        let row = catalogue.of_kind(group, kind).ok_or_else(ApiError::unknown_resource)?;
+        Ok((row.group.to_string(), row.plural.to_string()))
+    }
+
     pub fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
         let resource = self.resource(group, plural).ok()?;
         let key = object::key(if resource.namespaced { namespace } else { "" }, name);
@@ -101,7 +109,14 @@ impl Local<'_> {
     }
 
     /// A merge patch on the main resource.
-    pub async fn patch(&self, group: &str, plural: &str, namespace: &str, name: &str, patch: Value) -> Result<Value, ApiError> {
+    pub async fn patch(
+        &self,
+        group: &str,
+        plural: &str,
+        namespace: &str,
+        name: &str,
+        patch: Value,
+    ) -> Result<Value, ApiError> {
         self.modify(group, plural, (namespace, name), "", Change::MergePatch(patch)).await
     }
 
@@ -146,8 +161,35 @@ impl Local<'_> {
         uid: &str,
         policy: &str,
     ) -> Result<(), ApiError> {
-        let mut call = self.call(self.resource(group, plural)?, namespace, name);
         let options = DeleteOptions { policy: policy.to_owned(), uid: uid.to_owned(), ..DeleteOptions::default() };
+        self.delete_with(group, plural, (namespace, name), options).await
+    }
+
+    /// Deletes a pod without waiting for anything to stop.
+    pub async fn delete_pod_now(&self, (namespace, name): (&str, &str), uid: &str) -> Result<(), ApiError> {
+        let options = DeleteOptions { grace_seconds: Some(0), uid: uid.to_owned(), ..DeleteOptions::default() };
+        self.delete_with("", "pods", (namespace, name), options).await
+    }
+
+    /// Binds a pod to a node, if it still is the one with this uid.
+    pub async fn bind(&self, (namespace, name): (&str, &str), uid: &str, node: &str) -> Result<(), ApiError> {
+        let mut call = self.call(self.resource("", "pods")?, namespace, name);
+        call.path.subresource = "binding".to_owned();
+        call.content_type = "application/json".to_owned();
+        let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "uid": uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node}});
+        call.body = Bytes::from(binding.to_string());
+        self.server.other_subresource("create", &mut call, Form::JSON).await.map(drop)
+    }
+
+    async fn delete_with(
+        &self,
+        group: &str,
+        plural: &str,
+        (namespace, name): (&str, &str),
+        options: DeleteOptions,
+    ) -> Result<(), ApiError> {
+        let mut call = self.call(self.resource(group, plural)?, namespace, name);
         match self.server.delete_one(&mut call, &options).await {
             Ok(Deleted::Gone(_) | Deleted::Pending(_)) => Ok(()),
             Err(error) if error.code == 404 => Ok(()),

@@ -31,12 +31,14 @@ pub mod local;
 pub mod kubeconfig;
 pub mod serve;
 pub mod pki;
+pub mod gzip;
 
 use crate::store::{CommitError, Store, Write};
 use addresses::Addresses;
 use answer::Answer;
 use bytes::Bytes;
 use call::Call;
+use futures::FutureExt;
 use catalogue::{Catalogue, Resource};
 use http::{HeaderMap, Method, Request};
 use jiff::Timestamp;
@@ -150,9 +152,11 @@ impl ApiServer {
         let started = std::time::Instant::now();
         let method = request.method().clone();
         let limit = self.time_limit(&request);
-        let work = self.route(request, user);
+        // A panic is a bug of ours; it costs its request, never the connection that others share.
+        let work = std::panic::AssertUnwindSafe(self.route(request, user)).catch_unwind();
         let mut answer = match tokio::time::timeout(limit, work).await {
-            Ok(answer) => answer,
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_panic)) => answer::error(&ApiError::internal("the request met a fault of the server; see its log")),
             Err(_) => answer::error(&ApiError::new(
                 504,
                 "Timeout",
@@ -241,7 +245,7 @@ impl ApiServer {
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let verb = verb(&parts.method, &path, &query)?;
-        self.authorize(&user, verb, &path)?;
+        self.authorize(&user, verb, &path, &query)?;
         let header = |name: &str| header(&parts.headers, name);
         let mut call = Call {
             resource,
@@ -281,13 +285,30 @@ impl ApiServer {
             "deletecollection" if call.resource.verbs.contains(&"deletecollection") => {
                 return self.delete_collection(call, form).await;
             }
-            "create" if subresource.is_empty() && call.path.name.is_empty() => self.create(call).await?,
+            "create" if subresource.is_empty() && call.path.name.is_empty() => {
+                let written = self.create(call).await?;
+                self.fill_new_namespace(call, &written.object).await;
+                written
+            }
             "update" => self.update(call).await?,
             "patch" => self.patch(call).await?,
             _ => return Err(ApiError::method_not_allowed()),
         };
         let code = if written.created { 201 } else { 200 };
         Ok(self.object_answer(code, &call.resource, &written.object, form, call))
+    }
+}
+
+impl ApiServer {
+    /// A namespace has its account by the time its creator hears of it: the next request may be a pod.
+    async fn fill_new_namespace(&self, call: &Call, object: &Value) {
+        if !call.resource.is("", "namespaces") || call.query.get("dryRun").is_some() {
+            return;
+        }
+        let name = volley_api::kube::text(object, "metadata.name");
+        if let Err(error) = self.fill_namespace(name).await {
+            tracing::debug!(%error, name, "a new namespace is left to its controller");
+        }
     }
 }
 

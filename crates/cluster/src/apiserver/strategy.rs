@@ -47,6 +47,7 @@ pub fn on_create(resource: &Resource, object: &mut Value, now: Timestamp) {
     match &*resource.kind {
         "CustomResourceDefinition" => {
             object["status"] = json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": [], "storedVersions": []});
+            finalizer(object, "customresourcecleanup.apiextensions.k8s.io");
         }
         "Job" => {
             let uid = text(object, "metadata.uid").to_owned();

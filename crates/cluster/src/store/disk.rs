@@ -64,7 +64,13 @@ pub(super) fn write_all(disk: &dyn Disk, file: &File, mut bytes: &[u8], mut offs
 
 /// True for the errors that go away when someone frees space.
 pub(super) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::WriteZero)
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::FileTooLarge
+            | io::ErrorKind::WriteZero
+    )
 }
 
 /// Makes the directory and takes its lock, which ends with the returned file (or with the process, however it ends).

@@ -1,3 +1,5 @@
+//! Who may do what: rules, bindings, refusals, escalation and impersonation.
+
 use super::*;
 use proptest::prelude::*;
 

@@ -1,3 +1,5 @@
+//! Bodies that decode, and what is said of those that do not.
+
 use super::*;
 use proptest::prelude::*;
 use serde_json::json;

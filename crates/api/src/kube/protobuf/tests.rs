@@ -1,3 +1,5 @@
+//! Protobuf bodies as Go clients write them, and the objects that they become.
+
 use super::*;
 use proptest::prelude::*;
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! The table of built-in types, looked up as its callers do.
+
 use super::*;
 
 fn core(name: &str) -> StructRef {

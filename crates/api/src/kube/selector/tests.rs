@@ -1,3 +1,5 @@
+//! Selectors as text and as objects, what they match, and the texts for wrong ones.
+
 use super::*;
 use proptest::prelude::*;
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! What `kubectl get` shows for each kind, column by column.
+
 use super::*;
 use crate::kube::time;
 

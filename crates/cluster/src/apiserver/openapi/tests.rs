@@ -1,3 +1,5 @@
+//! The OpenAPI documents as kubectl and code generators read them.
+
 use super::*;
 use std::collections::BTreeSet;
 

@@ -1,0 +1,41 @@
+# What a person types here. `make` alone lists it.
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+# nextest runs tests side by side and tells slow ones; without it, cargo's own runner does the same tests.
+TEST := $(if $(shell command -v cargo-nextest),cargo nextest run,cargo test)
+# Scripts call the program by this path.
+export VOLLEY = $(abspath $(TARGET)/debug/volley)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build check test demo bench clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Install what is missing on this machine (Debian; does nothing when all is there)
+	@tests/setup.sh
+
+build: ## Build the program for use: target/release/volley
+	cargo build --release -p volley
+
+check: ## Format, lint, tidy and the fast tests: before every commit
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	$(TEST) -p xtask
+	$(TEST) -p volley-api -p volley-plan
+
+test: setup ## Everything: all tests, the tour of the README, the demo
+	cargo build -p volley
+	$(TEST) --workspace
+	tests/tour.sh
+	tests/demo.sh
+
+demo: setup build ## Show the main job: a cluster comes up and kubectl works with it
+	VOLLEY=$(abspath $(TARGET)/release/volley) tests/demo.sh
+
+bench: setup build ## Measure, and print the figures that bench/README.md explains
+	cargo run --release -p volley-bench
+
+clean: ## Remove what was built and installed below this folder
+	cargo clean
+	rm -rf .cache

@@ -1,0 +1,216 @@
+//! Applying: the one place where controllers write. A plan's actions become calls on the API, in order.
+//!
+//! Neighbouring actions of one sort on different objects run side by side, a few at first and more as they succeed,
+//! so that a large Job fills the store's group commits and a refused one fails after a single call.
+
+use super::Shell;
+use crate::apiserver::local::Local;
+use crate::apiserver::write::Change;
+use futures::future::join_all;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::mem::discriminant;
+use std::time::Duration;
+use volley_api::kube::status::ApiError;
+use volley_api::kube::text;
+use volley_plan::control::{Action, Event, EventType, Plan, Propagation, Target};
+
+/// Calls in flight for one plan; the store commits up to 512 at once, and other plans have calls too.
+const CALLS_MAX: usize = 64;
+
+/// Why a round of a controller ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum SyncError {
+    /// The world moved on between observing and writing; the next round sees it as it is.
+    #[error("failed to {action}: it changed meanwhile")]
+    Stale { action: String },
+    #[error("failed to {action}")]
+    Call {
+        action: String,
+        #[source]
+        source: ApiError,
+    },
+    #[error("failed to {action}")]
+    Machine {
+        action: String,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl SyncError {
+    pub fn of(action: String, source: ApiError) -> SyncError {
+        let is_stale = source.reason == "Conflict" || source.code == 404;
+        if is_stale { SyncError::Stale { action } } else { SyncError::Call { action, source } }
+    }
+}
+
+/// When to come back, if nothing is seen to change before.
+pub type Synced = Result<Option<Duration>, SyncError>;
+
+impl Shell {
+    /// Applies the plan; its events are reported once all actions have landed.
+    pub async fn apply(&self, name: &'static str, plan: Plan) -> Synced {
+        let again = plan.requeue_after.map(Duration::from_secs);
+        for mut run in runs(plan.actions) {
+            let mut at_once = 1;
+            while !run.is_empty() {
+                let batch: Vec<Action> = run.drain(..run.len().min(at_once)).collect();
+                let results = join_all(batch.into_iter().map(|action| self.act(name, action))).await;
+                results.into_iter().collect::<Result<(), _>>()?;
+                at_once = (at_once * 2).min(CALLS_MAX);
+            }
+        }
+        plan.events.into_iter().for_each(|event| self.reporter.report(event));
+        Ok(again)
+    }
+
+    /// Applies actions that do not depend on each other; each failure leaves the others alone.
+    pub async fn apply_each(&self, name: &'static str, mut actions: Vec<Action>) -> Result<(), SyncError> {
+        let mut worst = Ok(());
+        while !actions.is_empty() {
+            let batch: Vec<Action> = actions.drain(..actions.len().min(CALLS_MAX)).collect();
+            for result in join_all(batch.into_iter().map(|action| self.act(name, action))).await {
+                match result {
+                    Err(SyncError::Stale { .. }) | Ok(()) => {}
+                    Err(error) => worst = Err(error),
+                }
+            }
+        }
+        worst
+    }
+
+    async fn act(&self, name: &'static str, action: Action) -> Result<(), SyncError> {
+        let local = self.server.local(name);
+        match action {
+            Action::Create { object, event } => self.create(&local, object, event).await,
+            Action::Delete { target, propagation } => {
+                let result = match local.plural_of(&target.api_version, &target.kind) {
+                    Ok((group, plural)) => {
+                        let place = (target.namespace.as_deref().unwrap_or_default(), &*target.name);
+                        local.delete(&group, &plural, place, &target.uid, policy(propagation)).await
+                    }
+                    Err(error) => Err(error),
+                };
+                result.map_err(|error| SyncError::of(said("delete", &target), error))
+            }
+            Action::Patch { target, patch } => self.patch(&local, &target, "", patch).await,
+            Action::PatchStatus { target, patch } => self.patch(&local, &target, "status", patch).await,
+            Action::Finalize { target, patch } => self.patch(&local, &target, "finalize", patch).await,
+        }
+    }
+
+    async fn create(&self, local: &Local<'_>, object: Value, event: Option<Event>) -> Result<(), SyncError> {
+        let namespace = text(&object, "metadata.namespace").to_owned();
+        let kind = text(&object, "kind").to_owned();
+        let result = match local.plural_of(text(&object, "apiVersion"), &kind) {
+            Ok((group, plural)) => local.create(&group, &plural, &namespace, object).await,
+            Err(error) => Err(error),
+        };
+        match (result, event) {
+            (Ok(created), Some(event)) => {
+                let message = event.message.replace("{name}", text(&created, "metadata.name"));
+                self.reporter.report(Event { message, ..event });
+                Ok(())
+            }
+            (Ok(_), None) => Ok(()),
+            (Err(error), event) => {
+                if let Some(event) = event {
+                    let (reason, message) = ("FailedCreate".to_owned(), format!("Error creating: {error}"));
+                    self.reporter.report(Event { kind: EventType::Warning, reason, message, ..event });
+                }
+                Err(SyncError::of(format!("create {kind} in `{namespace}`"), error))
+            }
+        }
+    }
+
+    async fn patch(
+        &self,
+        local: &Local<'_>,
+        target: &Target,
+        subresource: &str,
+        patch: Value,
+    ) -> Result<(), SyncError> {
+        let result = match local.plural_of(&target.api_version, &target.kind) {
+            Ok((group, plural)) => {
+                let place = (target.namespace.as_deref().unwrap_or_default(), &*target.name);
+                local.modify(&group, &plural, place, subresource, Change::MergePatch(guarded(patch, target))).await
+            }
+            Err(error) => Err(error),
+        };
+        result.map(drop).map_err(|error| SyncError::of(said("patch", target), error))
+    }
+}
+
+/// The patch, refused if another object has taken the target's name.
+fn guarded(mut patch: Value, target: &Target) -> Value {
+    if !target.uid.is_empty() && patch.is_object() {
+        patch["metadata"]["uid"] = target.uid.as_str().into();
+    }
+    patch
+}
+
+fn said(verb: &str, target: &Target) -> String {
+    format!("{verb} {} `{}/{}`", target.kind, target.namespace.as_deref().unwrap_or_default(), target.name)
+}
+
+fn policy(propagation: Propagation) -> &'static str {
+    match propagation {
+        Propagation::Background => "Background",
+        Propagation::Foreground => "Foreground",
+        Propagation::Orphan => "Orphan",
+    }
+}
+
+/// Splits actions into runs of one sort on different objects.
+fn runs(actions: Vec<Action>) -> Vec<Vec<Action>> {
+    let mut runs: Vec<Vec<Action>> = Vec::new();
+    let mut targets: BTreeSet<Target> = BTreeSet::new();
+    for action in actions {
+        let target = match &action {
+            Action::Create { .. } => None,
+            Action::Delete { target, .. }
+            | Action::Patch { target, .. }
+            | Action::PatchStatus { target, .. }
+            | Action::Finalize { target, .. } => Some(target.clone()),
+        };
+        let is_known = target.as_ref().is_some_and(|target| targets.contains(target));
+        match runs.last_mut() {
+            Some(run) if !is_known && run.first().is_some_and(|first| discriminant(first) == discriminant(&action)) => {
+                run.push(action);
+            }
+            _ => {
+                targets.clear();
+                runs.push(vec![action]);
+            }
+        }
+        targets.extend(target);
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn target(name: &str) -> Target {
+        Target {
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+            namespace: Some("n".into()),
+            name: name.into(),
+            uid: String::new(),
+        }
+    }
+
+    #[test]
+    fn only_neighbours_of_one_sort_on_different_objects_run_together() {
+        let create = || Action::Create { object: json!({}), event: None };
+        let patch = |name: &str| Action::Patch { target: target(name), patch: json!({}) };
+        let status = |name: &str| Action::PatchStatus { target: target(name), patch: json!({}) };
+        let actions = vec![create(), create(), patch("a"), patch("b"), patch("a"), status("a"), status("b")];
+        let sizes: Vec<usize> = runs(actions).iter().map(Vec::len).collect();
+        assert_eq!(sizes, [2, 2, 1, 2]);
+    }
+}
