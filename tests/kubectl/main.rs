@@ -15,3 +15,7 @@ mod watch;
 mod patch;
 mod apply;
 mod ssa;
+mod delete;
+mod errors;
+mod validation;
+mod defaults;
