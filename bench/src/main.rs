@@ -40,7 +40,7 @@ async fn run(program: PathBuf, quick: bool, parent: PathBuf) -> Result<()> {
     measure::start(&program, folder.path(), &mut table).await?;
     let home = folder.path().join("home");
     let server = Server::start(&program, &home).await?;
-    let hello = Server::hello().await?;
+    let hello = Server::hello()?;
     measure::creates(&server, &hello, folder.path(), &mut table).await?;
     measure::gets(&server, &hello, &mut table).await?;
     measure::fan_out(&server, &hello, quick, &mut table).await?;
