@@ -83,7 +83,13 @@ spec:
       - name: main
         image: example.org/web:1
 YAML
-show kubectl --namespace demo get configmaps,jobs,deployments
+# The controllers make pods: two of the Job, two of the Deployment. Without a node they stay Pending.
+tries=0
+until [ "$(kubectl --namespace demo get pods --output name | wc -l)" = 4 ]; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 100 ] || { echo "the controllers made no pods" >&2; exit 1; }
+done
+show kubectl --namespace demo get configmaps,jobs,deployments,pods
 
 chapter "Watch, while somebody else writes"
 seen=$scratch/watched

@@ -11,3 +11,7 @@ mod discovery;
 mod transport;
 mod create;
 mod get;
+mod watch;
+mod patch;
+mod apply;
+mod ssa;

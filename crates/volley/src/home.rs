@@ -144,11 +144,22 @@ impl Drop for Claim {
 }
 
 /// Replaces a file as a whole, readable by its owner only: readers see the old or the new text, never a part.
+///
+/// It is not synced: what is written so is written anew at every start, and a sync would make every start slower.
 pub fn write_private(path: &Path, text: &str) -> Result<()> {
+    replace(path, text, |_| Ok(()))
+}
+
+/// The same for a file that must survive a loss of power.
+pub fn write_private_durably(path: &Path, text: &str) -> Result<()> {
+    replace(path, text, File::sync_all)
+}
+
+fn replace(path: &Path, text: &str, sync: impl FnOnce(&File) -> io::Result<()>) -> Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".new-{}", std::process::id()));
     let new = path.with_file_name(name);
-    let written = write_new(&new, text).and_then(|()| fs::rename(&new, path));
+    let written = write_new(&new, text, sync).and_then(|()| fs::rename(&new, path));
     if written.is_err() {
         // The first error is the one to tell.
         let _ = fs::remove_file(&new);
@@ -156,10 +167,10 @@ pub fn write_private(path: &Path, text: &str) -> Result<()> {
     written.with_context(|| format!("failed to write `{}`", path.display()))
 }
 
-fn write_new(path: &Path, text: &str) -> io::Result<()> {
+fn write_new(path: &Path, text: &str, sync: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
     let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())?;
-    file.sync_all()
+    sync(&file)
 }
 
 #[cfg(test)]

@@ -77,7 +77,21 @@ pub fn run(
 }
 
 async fn host(home: &Home, listen: &Listen, hangup: Hangup, tell: impl FnOnce(&Ready) -> Result<()>) -> Result<()> {
-    let _claim = home.claim()?;
+    let claim = home.claim()?;
+    let asked = serve(home, listen, hangup, tell).await?;
+    // In this order: the one who asked for the end takes the closed connection for it, and may start another at once.
+    drop(claim);
+    drop(asked);
+    Ok(())
+}
+
+/// Serves until the end; the connection of the one who asked for it, if somebody did.
+async fn serve(
+    home: &Home,
+    listen: &Listen,
+    hangup: Hangup,
+    tell: impl FnOnce(&Ready) -> Result<()>,
+) -> Result<Option<UnixStream>> {
     let (announce, running) = watch::channel(None);
     let (stop_sender, stop_requests) = mpsc::channel(1);
     tokio::spawn(control::serve(control::bind(home)?, running, stop_sender));
@@ -86,8 +100,7 @@ async fn host(home: &Home, listen: &Listen, hangup: Hangup, tell: impl FnOnce(&R
     let (address, note) = listen.choose();
     let cluster = tokio::select! {
         started = start(home, address, listen.names.clone()) => started?,
-        // Held until the claim is given up, so that the one who waits for the end sees it.
-        _asked = ends.next() => return Ok(()),
+        asked = ends.next() => return Ok(asked),
     };
     write_private(&home.kubeconfig(), cluster.kubeconfig())?;
     let running = Arc::new(Running::new(home, &cluster));
@@ -95,14 +108,14 @@ async fn host(home: &Home, listen: &Listen, hangup: Hangup, tell: impl FnOnce(&R
     tell(&Ready { status: running.status().await, note })?;
     tracing::info!(address = %cluster.address(), home = %home.folder().display(), "ready");
 
-    let _asked = ends.next().await;
+    let asked = ends.next().await;
     tracing::info!("stopping");
     announce.send_replace(None);
     drop(running);
     if tokio::time::timeout(STOP_TIMEOUT, cluster.stop()).await.is_err() {
         tracing::warn!(?STOP_TIMEOUT, "not everything stopped in time");
     }
-    Ok(())
+    Ok(asked)
 }
 
 async fn start(home: &Home, listen: SocketAddr, names: Vec<String>) -> Result<Cluster> {
@@ -181,7 +194,6 @@ impl Ends {
 pub struct Running {
     home: Home,
     started: Timestamp,
-    address: SocketAddr,
     cluster: Arc<volley_cluster::apiserver::ApiServer>,
     client: kube::Client,
 }
@@ -191,7 +203,6 @@ impl Running {
         Running {
             home: home.clone(),
             started: Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default(),
-            address: cluster.address(),
             cluster: cluster.server().clone(),
             client: cluster.client("status"),
         }
@@ -207,7 +218,7 @@ impl Running {
         let cluster = PartStatus {
             name: "cluster".to_owned(),
             health: self.cluster_health().await,
-            address: format!("https://{}", self.address),
+            address: format!("https://{}", self.cluster.address()),
         };
         Status { running: true, home: self.home.folder().to_owned(), process: Some(process), parts: vec![cluster] }
     }

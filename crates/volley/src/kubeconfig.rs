@@ -1,6 +1,6 @@
 //! `volley kubeconfig`: prints the cluster's kubeconfig, or adds it to the user's own as the context `volley`.
 
-use crate::home::{Home, write_private};
+use crate::home::{Home, write_private_durably};
 use crate::output;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -81,7 +81,7 @@ fn merge_into(target: &Path, ours: &Path, our_text: &str) -> Result<()> {
         return Ok(());
     }
     keep_copy(&target, before.is_some())?;
-    write_private(&target, &output::yaml(&merged)?)?;
+    write_private_durably(&target, &output::yaml(&merged)?)?;
     eprintln!("added the context `{NAME}` to `{}`", target.display());
     if merged["current-context"] != NAME {
         eprintln!("hint: `kubectl config use-context {NAME}` makes it the one in use");

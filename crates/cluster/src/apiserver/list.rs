@@ -32,10 +32,15 @@ pub struct Selection {
     fields: Option<FieldSelector>,
     /// Positions of the fields in the kind's table.
     names: Vec<String>,
+    /// The one key of an old-style watch on a single object (spec K-WATCH-10).
+    only: Option<String>,
 }
 
 impl Selection {
     pub fn matches(&self, resource: &Resource, stored: &Stored) -> bool {
+        if self.only.as_ref().is_some_and(|key| **key != *stored.key) {
+            return false;
+        }
         if self.labels.is_none() && self.fields.is_none() {
             return true;
         }
@@ -54,7 +59,7 @@ impl Selection {
     }
 
     pub fn is_everything(&self) -> bool {
-        self.labels.is_none() && self.fields.is_none()
+        self.labels.is_none() && self.fields.is_none() && self.only.is_none()
     }
 }
 
@@ -154,7 +159,8 @@ impl ApiServer {
             "" => String::new(),
             namespace => format!("{namespace}/"),
         };
-        Ok(Selection { prefix, labels, fields, names })
+        let only = Some(self.key(call)).filter(|_| call.path.watch && !call.path.name.is_empty());
+        Ok(Selection { prefix, labels, fields, names, only })
     }
 
     pub async fn list(&self, call: &mut Call, form: Form) -> Result<Answer, ApiError> {
@@ -241,7 +247,7 @@ impl ApiServer {
             }
             Some(Bytes::from(out))
         });
-        answer::stream(futures::stream::iter(pieces))
+        answer::pieces(futures::stream::iter(pieces))
     }
 
     /// The items of one page, by the rules for resourceVersion, limit and continue.

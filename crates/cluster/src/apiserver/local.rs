@@ -109,7 +109,14 @@ impl Local<'_> {
     }
 
     /// A merge patch on the main resource.
-    pub async fn patch(&self, group: &str, plural: &str, namespace: &str, name: &str, patch: Value) -> Result<Value, ApiError> {
+    pub async fn patch(
+        &self,
+        group: &str,
+        plural: &str,
+        namespace: &str,
+        name: &str,
+        patch: Value,
+    ) -> Result<Value, ApiError> {
         self.modify(group, plural, (namespace, name), "", Change::MergePatch(patch)).await
     }
 

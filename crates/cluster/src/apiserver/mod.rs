@@ -31,6 +31,7 @@ pub mod local;
 pub mod kubeconfig;
 pub mod serve;
 pub mod pki;
+pub mod gzip;
 
 use crate::store::{CommitError, Store, Write};
 use addresses::Addresses;
@@ -244,7 +245,7 @@ impl ApiServer {
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let verb = verb(&parts.method, &path, &query)?;
-        self.authorize(&user, verb, &path)?;
+        self.authorize(&user, verb, &path, &query)?;
         let header = |name: &str| header(&parts.headers, name);
         let mut call = Call {
             resource,

@@ -1,6 +1,7 @@
 //! The doors: TLS and plain HTTP on one port, and the in-process door for `kube::Client`.
 
 use super::answer::{self, Answer, Body};
+use super::gzip;
 use super::neighbour;
 use super::pki::Pki;
 use super::{ApiServer, BODY_BYTES_MAX};
@@ -172,9 +173,9 @@ async fn respond(server: Arc<ApiServer>, request: Request<Incoming>, proof: Proo
         Ok(body) => body,
         Err(error) => return answer::error(&error),
     };
-    let gzip = accepts_gzip(&parts.headers);
+    let gzip = gzip::is_accepted(&parts.headers);
     let answer = server.handle(Request::from_parts(parts, body), user).await;
-    if gzip { compressed(answer) } else { answer }
+    if gzip { gzip::compressed(answer) } else { answer }
 }
 
 async fn read_body<B>(body: B) -> Result<Bytes, ApiError>
@@ -191,34 +192,6 @@ where
         )),
         Err(_) => Err(ApiError::bad_request("the body of the request ended early")),
     }
-}
-
-/// Bodies above this size are worth compressing (spec K-HTTP-5).
-const GZIP_BYTES_MIN: usize = 128 * 1024;
-
-fn accepts_gzip(headers: &http::HeaderMap) -> bool {
-    headers.get("accept-encoding").and_then(|v| v.to_str().ok()).is_some_and(|v| v.contains("gzip"))
-}
-
-/// Whole answers are compressed; streams never are, since each piece must arrive at once.
-fn compressed(answer: Answer) -> Answer {
-    let (mut parts, body) = answer.into_parts();
-    let body = match body {
-        Body::Whole(Some(bytes)) if bytes.len() > GZIP_BYTES_MIN => {
-            use std::io::Write;
-            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-            match encoder.write_all(&bytes).and_then(|()| encoder.finish()) {
-                Ok(packed) => {
-                    parts.headers.insert("content-encoding", http::HeaderValue::from_static("gzip"));
-                    parts.headers.append("vary", http::HeaderValue::from_static("Accept-Encoding"));
-                    Body::Whole(Some(packed.into()))
-                }
-                Err(_) => Body::Whole(Some(bytes)),
-            }
-        }
-        other => other,
-    };
-    Response::from_parts(parts, body)
 }
 
 fn tls_config(pki: &Pki) -> Result<rustls::ServerConfig, ServeError> {

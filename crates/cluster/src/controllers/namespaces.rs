@@ -5,8 +5,8 @@ use super::apply::{SyncError, Synced};
 use super::facts::{Head, parsed};
 use k8s_openapi::api::core::v1::Namespace;
 use std::collections::BTreeSet;
-use volley_plan::control::namespace::{self, Content, Observed};
 use volley_plan::control::Target;
+use volley_plan::control::namespace::{self, Content, Observed};
 
 const NAME: &str = "namespace-controller";
 

@@ -114,13 +114,19 @@ fn namespace(event: &Event) -> &str {
     event.about.namespace.as_deref().unwrap_or("default")
 }
 
-async fn create(server: &ApiServer, event: &Event, name: &str, count: u64) -> Result<(), volley_api::kube::status::ApiError> {
+async fn create(
+    server: &ApiServer,
+    event: &Event,
+    name: &str,
+    count: u64,
+) -> Result<(), volley_api::kube::status::ApiError> {
     let local = server.local(event.component);
     let about = &event.about;
     let seen = local.plural_of(&about.api_version, &about.kind).ok().and_then(|(group, plural)| {
         local.get(&group, &plural, about.namespace.as_deref().unwrap_or_default(), &about.name)
     });
-    let mut involved = json!({"kind": about.kind, "apiVersion": about.api_version, "name": about.name, "uid": about.uid});
+    let mut involved =
+        json!({"kind": about.kind, "apiVersion": about.api_version, "name": about.name, "uid": about.uid});
     if let Some(namespace) = &about.namespace {
         involved["namespace"] = namespace.as_str().into();
     }
