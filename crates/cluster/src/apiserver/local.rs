@@ -99,7 +99,7 @@ impl Local<'_> {
         object["kind"] = (*resource.kind).into();
         object["apiVersion"] = resource.api_version().into();
         let written = self.server.create_object(&mut call, object, &self.options(), None).await?;
-        Ok(written.object)
+        Ok(written.into_object(&resource))
     }
 
     /// A merge patch on the main resource.
@@ -143,7 +143,8 @@ impl Local<'_> {
     ) -> Result<Value, ApiError> {
         let mut call = self.call(self.resource(group, plural)?, namespace, name);
         call.path.subresource = subresource.to_owned();
-        Ok(self.server.modify(&mut call, change, &self.options()).await?.object)
+        let written = self.server.modify(&mut call, change, &self.options()).await?;
+        Ok(written.into_object(&call.resource))
     }
 
     /// Deletes an object if it still is the one with this uid; one that is gone already is fine.

@@ -92,7 +92,7 @@ impl ApiServer {
         call.path.subresource = String::new();
         call.via = "scale";
         let written = self.modify(call, Change::Edit(Arc::new(edit)), &options).await?;
-        Ok(answer::value(200, &scale_of(call, &written.object)?, form))
+        Ok(answer::value(200, &scale_of(call, &written.into_object(&call.resource))?, form))
     }
 
     /// Binds a pod to a node, once (spec K-SUB-2).

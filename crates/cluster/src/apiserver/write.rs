@@ -6,9 +6,11 @@
 use super::ApiServer;
 use super::addresses::Reservation;
 use super::call::{Call, WriteOptions, decode_yaml};
+use super::catalogue::Resource;
 use super::object::{self, Meta, Spelling, Stored};
 use super::strategy;
 use crate::store::{Change as StoreChange, CommitError, Expect, Write};
+use bytes::Bytes;
 use serde_json::Value;
 use std::sync::Arc;
 use volley_api::kube::field::FieldError;
@@ -29,9 +31,40 @@ const NAMES_MAX: usize = 8;
 
 /// What a write left behind.
 pub struct Written {
-    /// The object in the version that was asked for, with its resourceVersion (none after a dry-run create).
-    pub object: Value,
+    content: Content,
     pub created: bool,
+}
+
+enum Content {
+    Stored(Arc<Stored>),
+    /// Not stored: the outcome of a dry run, or of a write that changed nothing.
+    Object(Value),
+}
+
+impl Written {
+    /// The object in the version that was asked for, with its resourceVersion (none after a dry-run create).
+    pub fn into_object(self, resource: &Resource) -> Value {
+        match self.content {
+            Content::Stored(stored) => Spelling::new(resource).parse(&stored),
+            Content::Object(object) => object,
+        }
+    }
+
+    /// The name of the object, which the server may have made up.
+    pub fn name(&self) -> String {
+        match &self.content {
+            Content::Stored(stored) => stored.key.rsplit('/').next().unwrap_or_default().to_owned(),
+            Content::Object(object) => text(object, "metadata.name").to_owned(),
+        }
+    }
+
+    /// The stored bytes, when they are what a client of this resource is to see.
+    pub fn bytes(&self, resource: &Resource) -> Option<Bytes> {
+        match &self.content {
+            Content::Stored(stored) if Spelling::new(resource).is_stored_form(&stored.value) => Some(stored.value.clone()),
+            Content::Stored(_) | Content::Object(_) => None,
+        }
+    }
 }
 
 /// A way of changing an object.
@@ -69,19 +102,15 @@ impl ApiServer {
         self.check_place(call, &mut object)?;
         let generate = text(&object, "metadata.generateName").to_owned();
         let generated = text(&object, "metadata.name").is_empty() && !generate.is_empty();
+        if !generated {
+            return self.create_named(call, object, options, apply).await;
+        }
         for _ in 0..NAMES_MAX {
             let mut candidate = object.clone();
-            if generated {
-                let name = call.generated_name(&generate);
-                strategy::metadata(&mut candidate).insert("name".into(), name.into());
-            }
-            let created = self.create_named(call, candidate, options, apply).await;
-            let reserved = call.reserved.take();
-            if created.is_ok() && !options.dry_run {
-                reserved.into_iter().for_each(Reservation::keep);
-            }
-            match created {
-                Err(error) if generated && error.reason == "AlreadyExists" => continue,
+            let name = call.generated_name(&generate);
+            strategy::metadata(&mut candidate).insert("name".into(), name.into());
+            match self.create_named(call, candidate, options, apply).await {
+                Err(error) if error.reason == "AlreadyExists" => continue,
                 other => return other,
             }
         }
@@ -151,11 +180,12 @@ impl ApiServer {
         }
         self.warn_if_kept_only(call);
         if options.dry_run {
-            return Ok(Written { object: Spelling::new(&resource).respell(object), created: true });
+            return Ok(Written { content: Content::Object(Spelling::new(&resource).respell(object)), created: true });
         }
         let stored_form = self.stored_form(&resource, object);
         let entry = self.commit_new(call, &key, &stored_form).await?;
-        Ok(Written { object: Spelling::new(&resource).parse(&entry), created: true })
+        call.reserved.take().into_iter().for_each(Reservation::keep);
+        Ok(Written { content: Content::Stored(entry), created: true })
     }
 
     /// Commits a new object together with what it costs its namespace's quotas.
@@ -281,10 +311,10 @@ impl ApiServer {
             if stored_old == stored_new || options.dry_run {
                 let mut object = Spelling::new(&resource).respell(stored_new);
                 object["metadata"]["resourceVersion"] = current.revision.to_string().into();
-                return Ok(Written { object, created: false });
+                return Ok(Written { content: Content::Object(object), created: false });
             }
             match self.store_changed(call, &current, &stored_new).await {
-                Ok(object) => return Ok(Written { object: Spelling::new(&resource).respell(object), created: false }),
+                Ok(entry) => return Ok(Written { content: Content::Stored(entry), created: false }),
                 Err(CommitError::Conflict { .. }) if !pins_version(&change) => call.warnings.truncate(warnings),
                 Err(CommitError::Conflict { .. }) => return Err(call.stale()),
                 Err(other) => return Err(commit_error(other)),
@@ -382,7 +412,7 @@ impl ApiServer {
     }
 
     /// Commits the new state; the removal of the last finalizer of a deleted object removes the object (spec K-DEL-2).
-    async fn store_changed(&self, call: &mut Call, current: &Arc<Stored>, new: &Value) -> Result<Value, CommitError<Meta>> {
+    async fn store_changed(&self, call: &mut Call, current: &Arc<Stored>, new: &Value) -> Result<Arc<Stored>, CommitError<Meta>> {
         let resource = &call.resource;
         let draft = object::draft(resource, new);
         let gone = super::delete::is_finished(resource, new);
@@ -391,12 +421,12 @@ impl ApiServer {
         let expect = Expect::Revision(current.revision);
         let write = Write { bucket: resource.bucket.clone(), key, expect, change };
         let entry = self.commit(resource, vec![write]).await?;
-        let stored = object::parse(&entry);
         if resource.is("", "services") {
             call.reserved.take().into_iter().for_each(Reservation::keep);
+            let stored = object::parse(&entry);
             self.addresses.release(&object::parse(current), Some(&stored).filter(|_| !gone));
         }
-        Ok(stored)
+        Ok(entry)
     }
 
     pub fn key(&self, call: &Call) -> String {
