@@ -24,8 +24,8 @@ pub struct Stage {
     pub home: PathBuf,
     pub address: String,
     pub token: String,
-    _runtime: tokio::runtime::Runtime,
-    _cluster: Cluster,
+    runtime: tokio::runtime::Runtime,
+    cluster: Cluster,
 }
 
 static STAGE: LazyLock<Stage> = LazyLock::new(Stage::open);
@@ -43,15 +43,24 @@ impl Stage {
         remove_homes_of_the_dead(&root);
         let home = root.join(std::process::id().to_string());
         std::fs::create_dir_all(home.join("client")).expect("the target folder is writable");
+        Stage::start(&home)
+    }
+
+    /// Starts a cluster in a home, new or used.
+    pub fn start(home: &Path) -> Stage {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime starts");
         let listen = ([127, 0, 0, 1], 0).into();
-        let options = Options { home: home.clone(), listen, names: Vec::new() };
+        let options = Options { home: home.to_owned(), listen, names: Vec::new() };
         let cluster = runtime.block_on(Cluster::start(options)).expect("the cluster starts");
         std::fs::write(home.join("kubeconfig"), cluster.kubeconfig()).expect("the home is writable");
         let token = std::fs::read_to_string(home.join("pki/admin.token")).expect("the cluster made its keys");
-        let address = cluster.address().to_string();
-        Stage { home, address, token: token.trim().to_owned(), _runtime: runtime, _cluster: cluster }
+        let (home, token, address) = (home.to_owned(), token.trim().to_owned(), cluster.address().to_string());
+        Stage { home, address, token, runtime, cluster }
+    }
+
+    pub fn stop(self) {
+        self.runtime.block_on(self.cluster.stop());
     }
 }
 

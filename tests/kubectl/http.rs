@@ -51,6 +51,7 @@ impl Answer {
 
 /// A request as it will be written.
 pub struct Request {
+    address: String,
     method: String,
     path: String,
     headers: Vec<(String, String)>,
@@ -59,12 +60,17 @@ pub struct Request {
 
 /// A request with the admin's token.
 pub fn request(method: &str, path: &str) -> Request {
-    anonymous(method, path).header("Authorization", &format!("Bearer {}", stage().token))
+    own(method, path).header("Authorization", &format!("Bearer {}", stage().token))
 }
 
-/// A request without credentials.
+/// A request without credentials. From this process it would be the admin's own; as from a web page it is nobody's.
 pub fn anonymous(method: &str, path: &str) -> Request {
-    Request { method: method.into(), path: path.into(), headers: Vec::new(), body: Vec::new() }
+    own(method, path).header("Origin", "https://example.com")
+}
+
+/// A request that only the connection proves: it comes from the user who runs the server.
+pub fn own(method: &str, path: &str) -> Request {
+    Request { address: stage().address.clone(), method: method.into(), path: path.into(), headers: Vec::new(), body: Vec::new() }
 }
 
 impl Request {
@@ -78,14 +84,20 @@ impl Request {
         if content_type.is_empty() { self } else { self.header("Content-Type", content_type) }
     }
 
+    /// Sends it to another server than the stage's.
+    pub fn at(mut self, address: &str) -> Request {
+        address.clone_into(&mut self.address);
+        self
+    }
+
     pub fn json(self, body: &Value) -> Request {
         self.body("application/json", body.to_string())
     }
 
     fn open(&self) -> BufReader<TcpStream> {
-        let mut stream = TcpStream::connect(&stage().address).expect("the server listens");
+        let mut stream = TcpStream::connect(&self.address).expect("the server listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
-        let mut head = format!("{} {} HTTP/1.1\r\nHost: {}\r\n", self.method, self.path, stage().address);
+        let mut head = format!("{} {} HTTP/1.1\r\nHost: {}\r\n", self.method, self.path, self.address);
         if !self.body.is_empty() {
             head += &format!("Content-Length: {}\r\n", self.body.len());
         }

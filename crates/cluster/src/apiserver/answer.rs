@@ -12,11 +12,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use volley_api::kube::status::ApiError;
 
-/// A response body: whole, or a stream of pieces that are flushed one by one.
+/// A response body.
 pub enum Body {
     Whole(Option<Bytes>),
-    Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+    /// A large answer in pieces, which may be compressed.
+    Pieces(Pieces),
+    /// Events that are flushed one by one.
+    Stream(Pieces),
 }
+
+pub type Pieces = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
 
 impl http_body::Body for Body {
     type Data = Bytes;
@@ -25,7 +30,7 @@ impl http_body::Body for Body {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut *self {
             Body::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Body::Stream(stream) => stream.as_mut().poll_next(cx).map(|piece| piece.map(|b| Ok(Frame::data(b)))),
+            Body::Pieces(stream) | Body::Stream(stream) => stream.as_mut().poll_next(cx).map(|piece| piece.map(|b| Ok(Frame::data(b)))),
         }
     }
 
@@ -36,7 +41,7 @@ impl http_body::Body for Body {
     fn size_hint(&self) -> http_body::SizeHint {
         match self {
             Body::Whole(bytes) => http_body::SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64)),
-            Body::Stream(_) => http_body::SizeHint::default(),
+            Body::Pieces(_) | Body::Stream(_) => http_body::SizeHint::default(),
         }
     }
 }
@@ -75,6 +80,10 @@ pub fn value(code: u16, value: &Value, form: Form) -> Answer {
 
 pub fn stream(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Answer {
     with(StatusCode::OK, JSON, Body::Stream(Box::pin(pieces)))
+}
+
+pub fn pieces(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Answer {
+    with(StatusCode::OK, JSON, Body::Pieces(Box::pin(pieces)))
 }
 
 pub fn text(code: u16, body: impl Into<Bytes>) -> Answer {

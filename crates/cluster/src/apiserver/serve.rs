@@ -1,6 +1,7 @@
 //! The doors: TLS and plain HTTP on one port, and the in-process door for `kube::Client`.
 
 use super::answer::{self, Answer, Body};
+use super::gzip;
 use super::neighbour;
 use super::pki::Pki;
 use super::{ApiServer, BODY_BYTES_MAX};
@@ -23,6 +24,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::OnceCell;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use volley_api::kube::status::ApiError;
@@ -96,8 +98,8 @@ async fn connection(server: Arc<ApiServer>, tls: TlsAcceptor, stream: TcpStream,
         }
         // Plain HTTP is for this machine only (spec K-HTTP-2): nothing secret crosses a network unencrypted.
         Ok(Ok(1)) if peer.ip().is_loopback() => {
-            let own = stream.local_addr().is_ok_and(|local| neighbour::is_own(peer, local));
-            let proof = if own { Proof::OwnUser } else { Proof::None };
+            let Ok(local) = stream.local_addr() else { return };
+            let proof = Proof::Neighbour(Arc::new(Neighbour { peer, local, is_own: OnceCell::new() }));
             requests(server, TokioIo::new(stream), proof, stop).await;
         }
         _ => {}
@@ -108,9 +110,35 @@ async fn connection(server: Arc<ApiServer>, tls: TlsAcceptor, stream: TcpStream,
 #[derive(Clone)]
 pub enum Proof {
     Certificate(Arc<User>),
+    /// Plain HTTP from this machine; who it is has not been asked yet.
+    Neighbour(Arc<Neighbour>),
     /// Plain HTTP from a process of the user who runs the server.
     OwnUser,
     None,
+}
+
+/// The two ends of a plain loopback connection, and whose the other one is once that was asked.
+pub struct Neighbour {
+    peer: SocketAddr,
+    local: SocketAddr,
+    is_own: OnceCell<bool>,
+}
+
+impl Proof {
+    /// Asks the kernel about a neighbour, once per connection and only for requests that bring no proof themselves: it
+    /// reads the tables of all sockets and processes, which takes milliseconds.
+    async fn settled(self, headers: &http::HeaderMap) -> Proof {
+        let Proof::Neighbour(neighbour) = self else { return self };
+        if headers.contains_key("authorization") {
+            return Proof::None;
+        }
+        let (peer, local) = (neighbour.peer, neighbour.local);
+        let ask = || async move {
+            let asked = tokio::task::spawn_blocking(move || neighbour::is_own(peer, local)).await;
+            asked.unwrap_or(false)
+        };
+        if *neighbour.is_own.get_or_init(ask).await { Proof::OwnUser } else { Proof::None }
+    }
 }
 
 async fn requests<S>(server: Arc<ApiServer>, io: TokioIo<S>, proof: Proof, stop: CancellationToken)
@@ -137,7 +165,7 @@ where
 
 async fn respond(server: Arc<ApiServer>, request: Request<Incoming>, proof: Proof) -> Answer {
     let (parts, body) = request.into_parts();
-    let user = match server.authenticate(&parts.headers, &proof) {
+    let user = match server.authenticate(&parts.headers, &proof.settled(&parts.headers).await) {
         Ok(user) => user,
         Err(error) => return answer::error(&error),
     };
@@ -145,9 +173,9 @@ async fn respond(server: Arc<ApiServer>, request: Request<Incoming>, proof: Proo
         Ok(body) => body,
         Err(error) => return answer::error(&error),
     };
-    let gzip = accepts_gzip(&parts.headers);
+    let gzip = gzip::is_accepted(&parts.headers);
     let answer = server.handle(Request::from_parts(parts, body), user).await;
-    if gzip { compressed(answer) } else { answer }
+    if gzip { gzip::compressed(answer) } else { answer }
 }
 
 async fn read_body<B>(body: B) -> Result<Bytes, ApiError>
@@ -164,34 +192,6 @@ where
         )),
         Err(_) => Err(ApiError::bad_request("the body of the request ended early")),
     }
-}
-
-/// Bodies above this size are worth compressing (spec K-HTTP-5).
-const GZIP_BYTES_MIN: usize = 128 * 1024;
-
-fn accepts_gzip(headers: &http::HeaderMap) -> bool {
-    headers.get("accept-encoding").and_then(|v| v.to_str().ok()).is_some_and(|v| v.contains("gzip"))
-}
-
-/// Whole answers are compressed; streams never are, since each piece must arrive at once.
-fn compressed(answer: Answer) -> Answer {
-    let (mut parts, body) = answer.into_parts();
-    let body = match body {
-        Body::Whole(Some(bytes)) if bytes.len() > GZIP_BYTES_MIN => {
-            use std::io::Write;
-            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-            match encoder.write_all(&bytes).and_then(|()| encoder.finish()) {
-                Ok(packed) => {
-                    parts.headers.insert("content-encoding", http::HeaderValue::from_static("gzip"));
-                    parts.headers.append("vary", http::HeaderValue::from_static("Accept-Encoding"));
-                    Body::Whole(Some(packed.into()))
-                }
-                Err(_) => Body::Whole(Some(bytes)),
-            }
-        }
-        other => other,
-    };
-    Response::from_parts(parts, body)
 }
 
 fn tls_config(pki: &Pki) -> Result<rustls::ServerConfig, ServeError> {

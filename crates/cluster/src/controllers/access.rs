@@ -75,7 +75,8 @@ impl Shell {
             }
             let name = text(role, "metadata.name");
             let local = self.server.local("clusterrole-aggregation-controller");
-            let patched = local.patch("rbac.authorization.k8s.io", "clusterroles", "", name, json!({"rules": rules})).await;
+            let patched =
+                local.patch("rbac.authorization.k8s.io", "clusterroles", "", name, json!({"rules": rules})).await;
             patched.map_err(|error| SyncError::of(format!("aggregate cluster role `{name}`"), error))?;
         }
         Ok(None)

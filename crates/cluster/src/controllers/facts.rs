@@ -22,6 +22,7 @@ pub struct Identity {
     pub namespace: String,
     pub uid: String,
     pub resource_version: String,
+    pub generation: i64,
     pub labels: BTreeMap<String, String>,
     pub owner_references: Vec<OwnerReference>,
     pub finalizers: Vec<String>,

@@ -134,7 +134,7 @@ impl Round<'_> {
                 // Once in a row is enough: what keeps failing does so for the same reason.
                 if failures == FAILURES_QUIET_MAX || (failures == 1 && !is_stale) {
                     let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-                    
+
                     tracing::warn!(controller = ?key.controller, key = %key.name, %error, cause, ?delay, "a controller will try again");
                 }
             }
@@ -203,7 +203,12 @@ impl Shell {
     fn list_selected<T: DeserializeOwned>(&self, child: Child, prefix: &str, selector: &LabelSelector) -> Vec<T> {
         let bucket = self.server.store.bucket(child.bucket());
         let listing = self.server.store.list(&bucket, prefix);
-        listing.entries.iter().filter(|stored| self.is_selected(child, stored, selector)).filter_map(|s| parsed(s)).collect()
+        listing
+            .entries
+            .iter()
+            .filter(|stored| self.is_selected(child, stored, selector))
+            .filter_map(|s| parsed(s))
+            .collect()
     }
 
     /// The objects that a controller may own: its children, and strays that its selector matches.

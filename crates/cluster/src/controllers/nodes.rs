@@ -16,6 +16,7 @@ use volley_api::kube::{text, time};
 const MISSING_NODE_PATIENCE: Duration = Duration::from_secs(40);
 /// The reason by which the placeholder is known.
 const AGENT_MISSING: &str = "NodeAgentMissing";
+const LEASES: &str = "kube-node-lease";
 /// Upstream's default of pods per node.
 const PODS_MAX: &str = "110";
 
@@ -27,8 +28,17 @@ impl Shell {
         if self.stored("nodes", &name).is_some() {
             return Ok(None);
         }
-        let created = self.server.local("node-placeholder").create("", "nodes", "", node).await;
-        created.map(|_| None).map_err(|error| SyncError::of(format!("register node `{name}`"), error))
+        let local = self.server.local("node-placeholder");
+        let created = local.create("", "nodes", "", node).await;
+        let node = created.map_err(|error| SyncError::of(format!("register node `{name}`"), error))?;
+        let lease = lease(&node, Timestamp::now());
+        let created = local.create("coordination.k8s.io", "leases", LEASES, lease).await;
+        match created {
+            Err(error) if error.reason != "AlreadyExists" => {
+                Err(SyncError::of(format!("make the lease of node `{name}`"), error))
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Ends a pod whose node cannot: the placeholder at once, a missing node after some patience.
@@ -98,6 +108,14 @@ fn own_node(home: &std::path::Path, now: Timestamp) -> Value {
             ],
         },
     })
+}
+
+/// The node's lease. Nobody renews it: there is no agent whose life it could prove.
+fn lease(node: &Value, now: Timestamp) -> Value {
+    let meta = &node["metadata"];
+    let owner = json!({"apiVersion": "v1", "kind": "Node", "name": meta["name"], "uid": meta["uid"]});
+    json!({"metadata": {"name": meta["name"], "namespace": LEASES, "ownerReferences": [owner]},
+        "spec": {"holderIdentity": meta["name"], "leaseDurationSeconds": 40, "renewTime": time::micros(now)}})
 }
 
 fn read(path: &str) -> String {

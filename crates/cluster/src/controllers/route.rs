@@ -15,6 +15,13 @@ pub const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 /// A namespace that empties slowly is looked at this often, not at every object that goes.
 const NAMESPACE_PACE: Duration = Duration::from_millis(100);
 
+/// Families up to this size are looked at after every change.
+const FAMILY_SMALL_MAX: usize = 100;
+/// About what reading one object costs, so that following a family takes at most about half a core.
+const PACE_PER_OBJECT: Duration = Duration::from_micros(50);
+/// Upstream's period for gathering the pod changes of one Job.
+const PACE_MAX: Duration = Duration::from_secs(1);
+
 pub fn route(server: &ApiServer, index: &Index, change: &Change, queue: &Queue) {
     let add = |controller: Controller, name: &str| queue.add(Key::new(controller, name));
     let namespace = change.namespace();
@@ -24,7 +31,7 @@ pub fn route(server: &ApiServer, index: &Index, change: &Change, queue: &Queue) 
         "pods" => route_pod(server, index, change, queue),
         "batch/jobs" => {
             add(Controller::Job, key);
-            owners(change, "CronJob", Controller::CronJob, queue);
+            owners(index, change, ("CronJob", Controller::CronJob), queue);
             for version in change.old.iter().filter(|_| is_gone) {
                 for pod in index.children(&version.head.metadata.uid, Child::Pod) {
                     queue.add(Key::new(Controller::TrackedPod, pod));
@@ -34,7 +41,7 @@ pub fn route(server: &ApiServer, index: &Index, change: &Change, queue: &Queue) 
         "batch/cronjobs" => add(Controller::CronJob, key),
         "apps/replicasets" => {
             add(Controller::ReplicaSet, key);
-            owners(change, "Deployment", Controller::Deployment, queue);
+            owners(index, change, ("Deployment", Controller::Deployment), queue);
             adopters(index, change, &[Controller::Deployment], queue);
             index.all_of(namespace, Controller::Budget).into_iter().for_each(|budget| queue.add(budget));
         }
@@ -45,7 +52,9 @@ pub fn route(server: &ApiServer, index: &Index, change: &Change, queue: &Queue) 
                 add(Controller::Endpoints, &object::key(namespace, service));
             }
         }
-        "persistentvolumes" | "persistentvolumeclaims" | "storage.k8s.io/storageclasses" => add(Controller::Volumes, ""),
+        "persistentvolumes" | "persistentvolumeclaims" | "storage.k8s.io/storageclasses" => {
+            add(Controller::Volumes, "")
+        }
         "resourcequotas" => add(Controller::Quota, namespace),
         "policy/poddisruptionbudgets" => add(Controller::Budget, key),
         "namespaces" => {
@@ -104,13 +113,14 @@ fn route_any(index: &Index, change: &Change, queue: &Queue) {
 
 fn route_pod(server: &ApiServer, index: &Index, change: &Change, queue: &Queue) {
     let (namespace, key) = (change.namespace(), &change.key);
-    owners(change, "Job", Controller::Job, queue);
-    owners(change, "ReplicaSet", Controller::ReplicaSet, queue);
+    owners(index, change, ("Job", Controller::Job), queue);
+    owners(index, change, ("ReplicaSet", Controller::ReplicaSet), queue);
     adopters(index, change, &[Controller::ReplicaSet, Controller::Job], queue);
     for version in change.versions() {
         let labels = &version.head.metadata.labels;
         let watching = [Controller::Endpoints, Controller::Budget];
-        index.selecting(namespace, labels, &watching).for_each(|key| queue.add(key));
+        let size = index.population(namespace).pods;
+        index.selecting(namespace, labels, &watching).for_each(|key| add_paced(queue, key, size));
     }
     let had_ended = change.old.as_ref().is_some_and(|old| old.pod.has_ended());
     let has_ended = change.new.as_ref().is_none_or(|new| new.pod.has_ended());
@@ -118,9 +128,7 @@ fn route_pod(server: &ApiServer, index: &Index, change: &Change, queue: &Queue) 
     if just_ended && index.has_quota(namespace) {
         queue.add(Key::new(Controller::Quota, namespace));
     }
-    let was_placed = change.old.as_ref().is_some_and(|old| !old.pod.node().is_empty());
-    let wants_node = index.unscheduled.contains(key);
-    if wants_node || (just_ended && was_placed && !index.unscheduled.is_empty()) {
+    if index.has_untried() {
         queue.add(Key::new(Controller::Scheduler, ""));
     }
     if change.versions().any(|version| version.pod.uses_claims()) && (change.old.is_none() || just_ended) {
@@ -163,7 +171,7 @@ fn recreating_deployment(server: &ApiServer, change: &Change, queue: &Queue) {
 }
 
 fn route_node(index: &Index, change: &Change, queue: &Queue) {
-    if !index.unscheduled.is_empty() {
+    if index.has_untried() {
         queue.add(Key::new(Controller::Scheduler, ""));
     }
     if change.new.is_none() || change.old.is_none() {
@@ -173,13 +181,24 @@ fn route_node(index: &Index, change: &Change, queue: &Queue) {
 }
 
 /// The owners that control the object, before and after, if they are of this kind.
-fn owners(change: &Change, kind: &str, controller: Controller, queue: &Queue) {
+fn owners(index: &Index, change: &Change, (kind, controller): (&str, Controller), queue: &Queue) {
     for version in change.versions() {
         let metadata = &version.head.metadata;
         if let Some(owner) = metadata.controller().filter(|owner| owner.kind == kind) {
-            queue.add(Key::new(controller, object::key(&metadata.namespace, &owner.name)));
+            let key = Key::new(controller, object::key(&metadata.namespace, &owner.name));
+            add_paced(queue, key, index.children_count(&owner.uid));
         }
     }
+}
+
+/// Asks for a round that looks at `size` objects. The more there are, the more changes one round takes in together, so
+/// that the cost of following a large family stays in proportion to its changes.
+fn add_paced(queue: &Queue, key: Key, size: usize) {
+    if size <= FAMILY_SMALL_MAX {
+        return queue.add(key);
+    }
+    let delay = PACE_PER_OBJECT * u32::try_from(size).unwrap_or(u32::MAX);
+    queue.add_after(key, delay.min(PACE_MAX));
 }
 
 /// Those who may adopt an object that nobody controls.

@@ -14,18 +14,27 @@ const BINDINGS_MAX: usize = 64;
 
 impl Shell {
     pub async fn schedule(&self) -> Synced {
+        let result = self.place_untried().await;
+        if result.is_err() {
+            // What this round took must be tried again.
+            self.look().index.has_new_room = true;
+        }
+        result
+    }
+
+    async fn place_untried(&self) -> Synced {
         let nodes: Vec<Value> = self.list("nodes", "");
         let (waiting, placed) = {
-            let view = self.look();
-            let waiting: Vec<Arc<str>> = view.index.unscheduled.iter().cloned().collect();
-            let placed: Vec<Arc<str>> =
-                nodes.iter().flat_map(|node| view.index.pods_of_node(text(node, "metadata.name"))).collect();
+            let mut view = self.look();
+            let waiting = view.index.take_untried();
+            let on_node = |node| view.index.pods_of_node(text(node, "metadata.name"));
+            let placed: Vec<Arc<str>> = nodes.iter().flat_map(on_node).collect();
             (waiting, placed)
         };
+        let waiting: Vec<Value> = self.load("pods", &waiting);
         if waiting.is_empty() {
             return Ok(None);
         }
-        let waiting: Vec<Value> = self.load("pods", &waiting);
         let mut placed: Vec<Value> = self.load("pods", &placed);
         placed.retain(|pod| !matches!(text(pod, "status.phase"), "Succeeded" | "Failed"));
         let seen = Observed { waiting: &waiting, nodes: &nodes, placed: &placed };

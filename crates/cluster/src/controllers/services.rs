@@ -31,8 +31,7 @@ impl Shell {
         let (namespace, name) = split(key);
         let pods: Vec<Pod> = self.list_selected(Child::Pod, &format!("{namespace}/"), &selector);
         // Slices are named after their service, so those of others need not be looked at.
-        let slices: Vec<EndpointSlice> =
-            self.list("discovery.k8s.io/endpointslices", &format!("{namespace}/{name}-"));
+        let slices: Vec<EndpointSlice> = self.list("discovery.k8s.io/endpointslices", &format!("{namespace}/{name}-"));
         let observed =
             endpoints::Observed { service: &seen, pods: &pods, slices: &slices, endpoints: current.as_ref() };
         self.apply(ENDPOINTS, endpoints::plan(&observed)).await
@@ -43,7 +42,8 @@ impl Shell {
         drop(self.look());
         let Some(seen) = self.get::<PodDisruptionBudget>("policy/poddisruptionbudgets", key) else { return Ok(None) };
         let object: Value = self.get("policy/poddisruptionbudgets", key).unwrap_or_default();
-        let selector = LabelSelector::from_object(at(&object, "spec.selector")).unwrap_or_else(|_| LabelSelector::nothing());
+        let selector =
+            LabelSelector::from_object(at(&object, "spec.selector")).unwrap_or_else(|_| LabelSelector::nothing());
         let prefix = format!("{}/", split(key).0);
         let pods: Vec<Pod> = self.list_selected(Child::Pod, &prefix, &selector);
         let sets: Vec<ReplicaSet> = self.list(Child::ReplicaSet.bucket(), &prefix);

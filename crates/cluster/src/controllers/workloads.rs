@@ -74,8 +74,7 @@ impl Shell {
         let own_selector = seen.spec.as_ref().and_then(|spec| selector(&spec.selector));
         let pods: Vec<Pod> = self.family(Child::Pod, (uid(&seen.metadata), split(key).0), own_selector.as_ref());
         let failure = self.create_failures.lock().get(key).cloned();
-        let observed =
-            replicaset::Observed { replica_set: &seen, pods: &pods, create_failure: failure.as_deref() };
+        let observed = replicaset::Observed { replica_set: &seen, pods: &pods, create_failure: failure.as_deref() };
         let plan = replicaset::plan(&observed, Timestamp::now());
         let is_status = |action: &&Action| matches!(action, Action::PatchStatus { .. });
         let status: Vec<Action> = plan.actions.iter().filter(is_status).cloned().collect();

@@ -29,7 +29,7 @@ mod tests;
 pub use backup::{Verified, restore, verify};
 pub use disk::{Disk, MachineDisk};
 pub use error::{CommitError, Expired, Lagged, StoreError};
-pub use object::{Bucket, BucketEvent, Change, Draft, Entry, Event, EventKind, Expect, Listing, Revision, Write};
+pub use object::{Bucket, BucketEvent, Change, Draft, Entry, Event, EventKind, Expect, Listing, Revision, Stretch, Write};
 pub use watch::{Watch, WatchAll};
 
 use std::fs::File;
@@ -159,6 +159,16 @@ impl<M: Send + Sync + 'static> Store<M> {
     /// A revision from the future gives the newest state, and the listing says which revision that is.
     pub fn list_at(&self, bucket: &Bucket, prefix: &str, revision: Revision) -> Result<Listing<M>, Expired> {
         self.memory.read().list_at(bucket, prefix, revision)
+    }
+
+    /// A part of a listing, at the cost of that part.
+    pub fn stretch(&self, bucket: &Bucket, stretch: &Stretch<'_>) -> Result<Listing<M>, Expired> {
+        self.memory.read().stretch(bucket, stretch)
+    }
+
+    /// How many entries have this prefix.
+    pub fn count(&self, bucket: &Bucket, prefix: &str) -> usize {
+        self.memory.read().count(bucket, prefix)
     }
 
     /// Every event of the bucket with a revision greater than `after`, in order, once.

@@ -154,9 +154,8 @@ fn refusals(room: &Room, pod: &Value, wish: &Usage) -> Vec<String> {
     if !is_wanted(room.node, pod) {
         return one("node(s) didn't match Pod's node affinity/selector");
     }
-    let has_room = |(name, amount): &(&String, &Quantity)| {
-        room.free.get(*name).copied().unwrap_or(Quantity::ZERO) >= **amount
-    };
+    let has_room =
+        |(name, amount): &(&String, &Quantity)| room.free.get(*name).copied().unwrap_or(Quantity::ZERO) >= **amount;
     let short = wish.iter().filter(|row| !has_room(row)).map(|(name, _)| match name.as_str() {
         "pods" => "Too many pods".to_owned(),
         name => format!("Insufficient {name}"),
@@ -185,8 +184,7 @@ fn tolerates(pod: &Value, taint: &Value) -> bool {
         let (key, effect) = (text(toleration, "key"), text(toleration, "effect"));
         let has_key = key == text(taint, "key") || (key.is_empty() && text(toleration, "operator") == "Exists");
         let has_effect = effect.is_empty() || effect == text(taint, "effect");
-        let has_value =
-            text(toleration, "operator") == "Exists" || text(toleration, "value") == text(taint, "value");
+        let has_value = text(toleration, "operator") == "Exists" || text(toleration, "value") == text(taint, "value");
         has_key && has_effect && has_value
     })
 }

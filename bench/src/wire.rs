@@ -1,0 +1,129 @@
+//! Lean clients: one connection each, HTTP/1.1 or HTTP/2 over TLS, nothing parsed that need not be.
+
+use anyhow::{Context, Result, bail};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    Http1,
+    Http2,
+}
+
+impl Protocol {
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Http1 => "HTTP/1.1",
+            Protocol::Http2 => "HTTP/2",
+        }
+    }
+}
+
+/// Where a server is and how it knows us.
+#[derive(Clone)]
+pub struct Access {
+    address: SocketAddr,
+    tls: ClientConfig,
+}
+
+impl Access {
+    pub fn from_kubeconfig(text: &str) -> Result<Access> {
+        let value: serde_json::Value = serde_saphyr::from_str(text)?;
+        let cluster = &value["clusters"][0]["cluster"];
+        let user = &value["users"][0]["user"];
+        let pem = |field: &serde_json::Value| -> Result<Vec<u8>> {
+            Ok(STANDARD.decode(field.as_str().context("the kubeconfig embeds its keys")?)?)
+        };
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(&pem(&cluster["certificate-authority-data"])?) {
+            roots.add(certificate?)?;
+        }
+        let chain = CertificateDer::pem_slice_iter(&pem(&user["client-certificate-data"])?).collect::<Result<_, _>>()?;
+        let key = PrivateKeyDer::from_pem_slice(&pem(&user["client-key-data"])?)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain, key)?;
+        let server = cluster["server"].as_str().and_then(|server| server.strip_prefix("https://"));
+        Ok(Access { address: server.context("an https server")?.parse()?, tls })
+    }
+
+    pub async fn connect(&self, protocol: Protocol) -> Result<Connection> {
+        let stream = TcpStream::connect(self.address).await?;
+        stream.set_nodelay(true)?;
+        let mut tls = self.tls.clone();
+        tls.alpn_protocols = match protocol {
+            Protocol::Http1 => vec![b"http/1.1".to_vec()],
+            Protocol::Http2 => vec![b"h2".to_vec()],
+        };
+        let name = ServerName::from(self.address.ip());
+        let stream = TokioIo::new(TlsConnector::from(Arc::new(tls)).connect(name, stream).await?);
+        Ok(match protocol {
+            Protocol::Http1 => {
+                let (sender, connection) = http1::handshake(stream).await?;
+                tokio::spawn(connection);
+                Connection::Http1(sender)
+            }
+            Protocol::Http2 => {
+                let mut builder = http2::Builder::new(TokioExecutor::new());
+                builder.initial_stream_window_size(1 << 20).initial_connection_window_size(16 << 20);
+                let (sender, connection) = builder.handshake(stream).await?;
+                tokio::spawn(connection);
+                Connection::Http2(sender)
+            }
+        })
+    }
+}
+
+/// One connection; requests follow each other on it, streams of HTTP/2 run beside each other.
+pub enum Connection {
+    Http1(http1::SendRequest<Full<Bytes>>),
+    Http2(http2::SendRequest<Full<Bytes>>),
+}
+
+impl Connection {
+    /// Sends a request and hands out the answer when its head is there.
+    pub async fn open(&mut self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>> {
+        let uri = match self {
+            Connection::Http1(_) => path.to_owned(),
+            Connection::Http2(_) => format!("https://localhost{path}"),
+        };
+        let request = Request::builder().method(method).uri(uri).header("content-type", "application/json");
+        let request = request.header("host", "localhost").header("user-agent", "bench/1").body(Full::new(body))?;
+        Ok(match self {
+            Connection::Http1(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await?
+            }
+            Connection::Http2(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await?
+            }
+        })
+    }
+
+    /// Sends a request and reads the whole answer, which must be good.
+    pub async fn call(&mut self, method: Method, path: &str, body: Bytes) -> Result<Bytes> {
+        let answer = self.open(method, path, body).await?;
+        let status = answer.status();
+        let bytes = answer.into_body().collect().await?.to_bytes();
+        if !status.is_success() {
+            bail!("{path}: {status}: {}", String::from_utf8_lossy(&bytes));
+        }
+        Ok(bytes)
+    }
+}
