@@ -19,3 +19,4 @@ mod delete;
 mod errors;
 mod validation;
 mod defaults;
+mod crd;

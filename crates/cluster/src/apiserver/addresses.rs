@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use volley_api::kube::field::FieldError;
-use volley_api::kube::{items_mut, text};
+use volley_api::kube::{defaults, items_mut, text};
 
 /// The range that the reference uses for node ports.
 const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
@@ -111,6 +111,7 @@ impl Addresses {
         if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
             self.assign_ports(service, old)?;
         }
+        defaults::network::fill_ip_families(service);
         Ok(())
     }
 
