@@ -59,7 +59,9 @@ fn gad(group: &str, name: &str, spec: Value) -> Value {
 fn every_kubectl_lives_through_a_definition() {
     for_each_kubectl("life", |space| {
         let (group, crd) = definition(space);
-        let name = format!("gads.{group}");
+        // The full name: other definitions of this process have the same plural.
+        let (name, gads) = (format!("gads.{group}"), format!("gads.{group}"));
+        let gads = gads.as_str();
         let printed = space.ok_with(&["apply", "-f", "-"], &crd.to_string());
         assert_eq!(printed, format!("customresourcedefinition.apiextensions.k8s.io/{name} created\n"));
         let waited = space.ok(&["wait", "--for=condition=Established", &format!("crd/{name}"), "--timeout=10s"]);
@@ -67,32 +69,33 @@ fn every_kubectl_lives_through_a_definition() {
         let instance = gad(&group, "a", json!({"size": 2, "replicas": 1}));
         assert_eq!(space.apply(&instance.to_string()), format!("gad.{group}/a created\n"));
         assert_eq!(space.apply(&instance.to_string()), format!("gad.{group}/a unchanged\n"));
-        let table = squeeze(&space.ok(&["get", "gads"]));
+        let table = squeeze(&space.ok(&["get", gads]));
         assert_eq!(table[0], "NAME  SIZE  READY  AGE");
         assert!(table[1].starts_with("a  2  "), "{table:?}");
         let wide = squeeze(&space.ok(&["get", &format!("g{}", space.name), "-o", "wide"]));
         assert_eq!(wide[0], "NAME  SIZE  READY  COLOUR  AGE");
         assert!(wide[1].contains("  red  "), "{wide:?}");
-        assert_eq!(space.ok(&["scale", "gad", "a", "--replicas=3"]), format!("gad.{group}/a scaled\n"));
-        assert_eq!(space.ok(&["get", "gad", "a", "-o", "jsonpath={.spec.replicas}"]), "3");
+        assert_eq!(space.ok(&["scale", gads, "a", "--replicas=3"]), format!("gad.{group}/a scaled\n"));
+        assert_eq!(space.ok(&["get", gads, "a", "-o", "jsonpath={.spec.replicas}"]), "3");
         let status = r#"{"status":{"conditions":[{"type":"Ready","status":"True"}]}}"#;
-        space.ok(&["patch", "gad", "a", "--subresource=status", "--type=merge", "-p", status]);
-        assert!(squeeze(&space.ok(&["get", "gads"]))[1].starts_with("a  2  True  "));
-        assert_eq!(space.ok(&["label", "gad", "a", "x=y"]), format!("gad.{group}/a labeled\n"));
+        space.ok(&["patch", gads, "a", "--subresource=status", "--type=merge", "-p", status]);
+        assert!(squeeze(&space.ok(&["get", gads]))[1].starts_with("a  2  True  "));
+        assert_eq!(space.ok(&["label", gads, "a", "x=y"]), format!("gad.{group}/a labeled\n"));
         let changed = gad(&group, "a", json!({"size": 3, "replicas": 1}));
         assert_eq!(space.apply(&changed.to_string()), format!("gad.{group}/a configured\n"));
         let bad = gad(&group, "b", json!({"size": 0, "colour": "blue"}));
         let said = space.fails_with(&["create", "-f", "-"], &bad.to_string());
         let text = "The Gad \"b\" is invalid: \n* spec.colour: Unsupported value: \"blue\": supported values: \"red\", \"green\"\n* spec.size: Invalid value: 0: spec.size in body should be greater than or equal to 1\n";
         assert!(said.starts_with(text), "{said}");
-        let explained = space.ok(&["explain", "gad.spec.size"]);
+        let explained = space.ok(&["explain", "gads.spec.size", "--api-version", &format!("{group}/v1")]);
         assert!(explained.contains("FIELD: size <integer>"), "{explained}");
-        let described = space.ok(&["describe", "gad", "a"]);
+        let described = space.ok(&["describe", gads, "a"]);
         assert!(described.contains("Name:         a\n") && described.contains("  Size:      3\n"), "{described}");
         assert!(space.ok(&["delete", "crd", &name]).contains(&format!("\"{name}\" deleted")));
         let gone = space.group(&format!("{group}/v1"), "gads");
         eventually("the end of the path", || (get(&gone).code == 404).then_some(()));
-        assert!(space.fails(&["get", "gads"]).contains("the server doesn't have a resource type \"gads\""));
+        let said = space.fails(&["get", gads]);
+        assert!(said.contains("the server doesn't have a resource type \"gads\""), "{said}");
     });
 }
 
@@ -278,7 +281,8 @@ fn instances_are_scaled_by_their_paths() {
     post(&path, &gad(&group, "a", json!({"size": 1}))).ok();
     let scale = format!("{path}/a/scale");
     let unset = get(&scale);
-    assert_eq!((unset.code, unset.json()["message"].as_str()), (500, Some("the spec replicas field \".spec.replicas\" does not exist")));
+    let text = "Internal error occurred: the spec replicas field \".spec.replicas\" does not exist";
+    assert_eq!((unset.code, unset.json()["message"].as_str()), (500, Some(text)));
     patch("merge", &format!("{path}/a"), &json!({"spec": {"replicas": 2}})).ok();
     patch("merge", &format!("{path}/a/status"), &json!({"status": {"replicas": 1, "selector": "a=b"}})).ok();
     let found = get(&scale).ok();

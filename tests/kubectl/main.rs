@@ -20,3 +20,6 @@ mod errors;
 mod validation;
 mod defaults;
 mod crd;
+mod tables;
+mod admission;
+mod auth;
