@@ -159,7 +159,7 @@ fn workloads_show_counts_and_images() {
     let cron = json!({"metadata": {"name": "c"}, "spec": {"schedule": "0 0 1 1 *", "timeZone": "Etc/UTC", "jobTemplate": {"spec": {"template": job["spec"]["template"]}}}});
     post(&space.group("batch/v1", "cronjobs"), &cron).ok();
     let shown = cells(&space.group("batch/v1", "cronjobs/c"));
-    assert_eq!(shown[..6], [json!("c"), json!("0 0 1 1 *"), json!("Etc/UTC"), json!(false), json!(0), json!("<none>")]);
+    assert_eq!(shown[..6], [json!("c"), json!("0 0 1 1 *"), json!("Etc/UTC"), json!("False"), json!(0), json!("<none>")]);
 }
 
 // K-TAB-1

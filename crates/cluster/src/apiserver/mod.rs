@@ -114,11 +114,15 @@ impl ApiServer {
 
     /// The rules of access, brought up to date if a role or binding changed since the last question.
     pub fn rules(&self) -> Arc<Rules> {
-        if self.rules_stale.swap(false, Ordering::AcqRel) {
-            let plurals = ["roles", "rolebindings", "clusterroles", "clusterrolebindings"];
-            let facts = |plural| self.facts(&catalogue::bucket_name("rbac.authorization.k8s.io", plural), "");
-            let objects: Vec<Value> = plurals.into_iter().flat_map(facts).collect();
-            *self.rules.write() = Arc::new(Rules::new(&objects));
+        if self.rules_stale.load(Ordering::Acquire) {
+            // Whoever asks meanwhile waits for the new rules: an answered write counts from its answer on.
+            let mut rules = self.rules.write();
+            if self.rules_stale.swap(false, Ordering::AcqRel) {
+                let plurals = ["roles", "rolebindings", "clusterroles", "clusterrolebindings"];
+                let facts = |plural| self.facts(&catalogue::bucket_name("rbac.authorization.k8s.io", plural), "");
+                let objects: Vec<Value> = plurals.into_iter().flat_map(facts).collect();
+                *rules = Arc::new(Rules::new(&objects));
+            }
         }
         self.rules.read().clone()
     }
