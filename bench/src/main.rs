@@ -1,7 +1,7 @@
 //! Measures a release build of `volley cluster` as its clients meet it: over TLS on loopback, with durable writes.
 //!
 //! Every figure stands beside a reference taken in the same run on the same machine, because only the ratio travels
-//! from one machine to another. `bench/run.sh` builds and runs it; `bench/README.md` explains the method.
+//! from one machine to another. Usage: `volley-bench [quick] [PATH-OF-VOLLEY]`. `make bench` builds and runs it; `bench/README.md` explains the method.
 
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
@@ -12,7 +12,7 @@ mod reference;
 mod table;
 mod wire;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use process::Server;
 use std::path::PathBuf;
 use table::Table;
@@ -22,25 +22,28 @@ use tokio::runtime::Builder;
 const THREADS: usize = 2;
 
 fn main() -> Result<()> {
-    let mut arguments = std::env::args().skip(1);
-    let first = arguments.next().context("usage: volley-bench PATH-OF-VOLLEY [quick] [DIRECTORY]")?;
+    let words: Vec<String> = std::env::args().skip(1).collect();
     let runtime = Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
-    if first == "hello" {
+    if words == ["hello"] {
         return runtime.block_on(hello::serve());
     }
-    let rest: Vec<String> = arguments.collect();
-    let quick = rest.iter().any(|word| word == "quick");
-    let parent = rest.iter().find(|word| *word != "quick").map_or_else(std::env::temp_dir, PathBuf::from);
-    runtime.block_on(run(PathBuf::from(first), quick, parent))
+    let quick = words.iter().any(|word| word == "quick");
+    let program = match words.iter().find(|word| *word != "quick") {
+        Some(path) => PathBuf::from(path),
+        None => std::env::current_exe()?.with_file_name("volley"),
+    };
+    anyhow::ensure!(program.exists(), "no `{}`\nhint: `make bench` builds it first", program.display());
+    runtime.block_on(run(program, quick))
 }
 
-async fn run(program: PathBuf, quick: bool, parent: PathBuf) -> Result<()> {
-    let folder = tempfile::tempdir_in(&parent)?;
+async fn run(program: PathBuf, quick: bool) -> Result<()> {
+    // `TMPDIR` decides which disk is measured.
+    let folder = tempfile::tempdir()?;
     let mut table = Table::default();
     measure::start(&program, folder.path(), &mut table).await?;
     let home = folder.path().join("home");
     let server = Server::start(&program, &home).await?;
-    let hello = Server::hello().await?;
+    let hello = Server::hello()?;
     measure::creates(&server, &hello, folder.path(), &mut table).await?;
     measure::gets(&server, &hello, &mut table).await?;
     measure::fan_out(&server, &hello, quick, &mut table).await?;

@@ -47,12 +47,12 @@ pub async fn start(program: &Path, folder: &Path, table: &mut Table) -> Result<(
     for number in 0..STARTS {
         let server = Server::start(program, &folder.join(format!("start-{number}"))).await?;
         times.push(server.started_in.as_secs_f64() * 1000.0);
-        references.push(Server::hello().await?.started_in.as_secs_f64() * 1000.0);
+        references.push(Server::hello()?.started_in.as_secs_f64() * 1000.0);
     }
     let reference = ("bare TLS server, same wait", median(references));
     table.add(Row { figure: "cold start to ready", scale: "empty home".into(), value: median(times), unit: "ms", reference });
     let server = Server::start(program, &folder.join("idle")).await?;
-    let hello = Server::hello().await?;
+    let hello = Server::hello()?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let reference = ("bare TLS server", hello.resident_mb()?);
     table.add(Row { figure: "resident, idle", scale: "empty home".into(), value: server.resident_mb()?, unit: "MB", reference });

@@ -23,3 +23,6 @@ mod crd;
 mod tables;
 mod admission;
 mod auth;
+mod events;
+mod commands;
+mod workloads;

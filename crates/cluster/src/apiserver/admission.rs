@@ -15,7 +15,7 @@ impl ApiServer {
     /// Objects of a bucket below a prefix, parsed; for the few that admission looks at.
     pub fn facts(&self, bucket: &str, prefix: &str) -> Vec<Value> {
         let bucket = self.store.bucket(bucket);
-        self.store.list(&bucket, prefix).entries.iter().map(|stored| object::parse(stored)).collect()
+        self.store.list(&bucket, prefix).entries.iter().map(|stored| object::parsed(stored).clone()).collect()
     }
 
     /// Fills in and refuses, for a new object.
@@ -38,7 +38,7 @@ impl ApiServer {
                 let accounts = self.store.bucket("serviceaccounts");
                 let look_up = |name: &str| {
                     let stored = self.store.get(&accounts, &format!("{namespace}{name}"));
-                    stored.map(|stored| object::parse(&stored))
+                    stored.map(|stored| object::parsed(&stored).clone())
                 };
                 admit::service_account(object, look_up, &suffix).map_err(refuse)?;
                 admit::tolerations(object);
@@ -87,7 +87,7 @@ impl ApiServer {
         let namespace = &call.path.namespace;
         let bucket = self.store.bucket("namespaces");
         let stored = self.store.get(&bucket, namespace).ok_or_else(|| ApiError::not_found("", "namespaces", namespace))?;
-        if text(&object::parse(&stored), "status.phase") != "Terminating" {
+        if text(object::parsed(&stored), "status.phase") != "Terminating" {
             return Ok(());
         }
         let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
@@ -98,13 +98,10 @@ impl ApiServer {
         Err(error)
     }
 
-    fn assign_addresses(&self, call: &Call, object: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
-        let dry_run = call.query.get("dryRun").is_some();
+    fn assign_addresses(&self, call: &mut Call, object: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
         let name = text(object, "metadata.name").to_owned();
-        self.addresses.assign(object, old).map_err(|error| call.invalid(&name, vec![error]))?;
-        if dry_run && old.is_none() {
-            self.addresses.release(object);
-        }
+        let reserved = self.addresses.assign(object, old).map_err(|error| call.invalid(&name, vec![error]))?;
+        call.reserved = Some(reserved);
         Ok(())
     }
 

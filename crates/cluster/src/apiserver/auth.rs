@@ -35,7 +35,7 @@ impl ApiServer {
         let account = self.tokens.verify(token)?;
         let bucket = self.store.bucket("serviceaccounts");
         let stored = self.store.get(&bucket, &format!("{}/{}", account.namespace, account.name))?;
-        let uid = super::object::parse(&stored)["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        let uid = super::object::parsed(&stored)["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         (uid == account.uid).then(|| Arc::new(User::service_account(&account.namespace, &account.name, &uid)))
     }
 

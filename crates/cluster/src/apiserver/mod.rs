@@ -115,6 +115,7 @@ impl ApiServer {
     /// The rules of access, brought up to date if a role or binding changed since the last question.
     pub fn rules(&self) -> Arc<Rules> {
         if self.rules_stale.load(Ordering::Acquire) {
+<<<<<<< HEAD
             // Whoever asks meanwhile waits for the new rules: an answered write counts from its answer on.
             let mut rules = self.rules.write();
             if self.rules_stale.swap(false, Ordering::AcqRel) {
@@ -122,9 +123,25 @@ impl ApiServer {
                 let facts = |plural| self.facts(&catalogue::bucket_name("rbac.authorization.k8s.io", plural), "");
                 let objects: Vec<Value> = plurals.into_iter().flat_map(facts).collect();
                 *rules = Arc::new(Rules::new(&objects));
+=======
+            // Whoever finds the flag lowered waits here for the rules that go with it.
+            let mut rules = self.rules.write();
+            if self.rules_stale.swap(false, Ordering::AcqRel) {
+                *rules = Arc::new(self.rules_as_stored());
+>>>>>>> main
             }
         }
         self.rules.read().clone()
+    }
+
+    fn rules_as_stored(&self) -> Rules {
+        let plurals = ["roles", "rolebindings", "clusterroles", "clusterrolebindings"];
+        let listings = plurals.map(|plural| {
+            let bucket = self.store.bucket(&catalogue::bucket_name("rbac.authorization.k8s.io", plural));
+            self.store.list(&bucket, "").entries
+        });
+        let objects: Vec<Value> = listings.iter().flatten().map(|stored| object::parse(stored)).collect();
+        Rules::new(&objects)
     }
 
     /// Commits writes and lets the rest of the server know; the first entry is returned.
@@ -204,10 +221,10 @@ impl ApiServer {
         }
         let query = Query::parse(request.uri().query().unwrap_or_default());
         match path.trim_end_matches('/') {
-            "/healthz" | "/livez" | "/readyz" if query.get("verbose").is_some() => {
-                answer::text(200, "[+]ping ok\n[+]store ok\nhealthz check passed\n")
+            "/livez" => health("livez", None, &query),
+            "/healthz" | "/readyz" => {
+                health(path.trim_matches('/'), self.store.failure().map(ToString::to_string), &query)
             }
-            "/healthz" | "/livez" | "/readyz" => answer::text(200, "ok"),
             "/version" => answer::value(200, &discovery::version(), Form::JSON),
             "/metrics" => answer::text(200, self.metrics.render(self)),
             "" => answer::value(200, &self.paths(), Form::JSON),
@@ -262,6 +279,7 @@ impl ApiServer {
             user_agent: header("user-agent"),
             body,
             via: "",
+            reserved: None,
             warnings: Vec::new(),
         };
         let form = negotiate(&call.accept, true)?;
@@ -291,7 +309,9 @@ impl ApiServer {
             }
             "create" if subresource.is_empty() && call.path.name.is_empty() => {
                 let written = self.create(call).await?;
-                self.fill_new_namespace(call, &written.object).await;
+                if call.resource.is("", "namespaces") && call.query.get("dryRun").is_none() {
+                    self.fill_new_namespace(&written.name()).await;
+                }
                 written
             }
             "update" => self.update(call).await?,
@@ -299,20 +319,30 @@ impl ApiServer {
             _ => return Err(ApiError::method_not_allowed()),
         };
         let code = if written.created { 201 } else { 200 };
-        Ok(self.object_answer(code, &call.resource, &written.object, form, call))
+        match written.bytes(&call.resource).filter(|_| form == Form::JSON) {
+            Some(bytes) => Ok(answer::bytes(code, bytes)),
+            None => Ok(self.object_answer(code, &call.resource, &written.into_object(&call.resource), form, call)),
+        }
     }
 }
 
 impl ApiServer {
     /// A namespace has its account by the time its creator hears of it: the next request may be a pod.
-    async fn fill_new_namespace(&self, call: &Call, object: &Value) {
-        if !call.resource.is("", "namespaces") || call.query.get("dryRun").is_some() {
-            return;
-        }
-        let name = volley_api::kube::text(object, "metadata.name");
+    async fn fill_new_namespace(&self, name: &str) {
         if let Err(error) = self.fill_namespace(name).await {
             tracing::debug!(%error, name, "a new namespace is left to its controller");
         }
+    }
+}
+
+/// `ok`, or what is wrong; the server is alive as long as it answers, and ready as long as it can write.
+fn health(name: &str, failure: Option<String>, query: &Query) -> Answer {
+    match failure {
+        Some(why) => answer::text(500, format!("[+]ping ok\n[-]store failed: {why}\n{name} check failed\n")),
+        None if query.get("verbose").is_some() => {
+            answer::text(200, format!("[+]ping ok\n[+]store ok\n{name} check passed\n"))
+        }
+        None => answer::text(200, "ok"),
     }
 }
 

@@ -92,7 +92,7 @@ impl ApiServer {
         call.path.subresource = String::new();
         call.via = "scale";
         let written = self.modify(call, Change::Edit(Arc::new(edit)), &options).await?;
-        Ok(answer::value(200, &scale_of(call, &written.object)?, form))
+        Ok(answer::value(200, &scale_of(call, &written.into_object(&call.resource))?, form))
     }
 
     /// Binds a pod to a node, once (spec K-SUB-2).
@@ -106,9 +106,14 @@ impl ApiServer {
         let options = call.write_options("CreateOptions")?;
         let (pod, now) = (call.path.name.clone(), time::seconds(call.now));
         let annotations = binding["metadata"]["annotations"].clone();
+        let wanted_uid = text(&binding, "metadata.uid").to_owned();
         let edit = move |object: &mut Value| {
             let current = text(object, "spec.nodeName");
             let refuse = |why: String| Err(ApiError::conflict("", "pods/binding", &pod, &why));
+            let uid = text(object, "metadata.uid");
+            if !wanted_uid.is_empty() && wanted_uid != uid {
+                return refuse(format!("Precondition failed: UID in precondition: {wanted_uid}, UID in object meta: {uid}"));
+            }
             if !current.is_empty() {
                 return refuse(format!("pod {pod} is already assigned to node \"{current}\""));
             }

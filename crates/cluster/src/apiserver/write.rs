@@ -4,10 +4,13 @@
 //! the stored object until the commit meets no other writer (spec K-PATCH-1).
 
 use super::ApiServer;
+use super::addresses::Reservation;
 use super::call::{Call, WriteOptions, decode_yaml};
+use super::catalogue::Resource;
 use super::object::{self, Meta, Spelling, Stored};
 use super::strategy;
 use crate::store::{Change as StoreChange, CommitError, Expect, Write};
+use bytes::Bytes;
 use serde_json::Value;
 use std::sync::Arc;
 use volley_api::kube::field::FieldError;
@@ -20,14 +23,48 @@ use volley_plan::object::{apply, merge, strategic};
 
 /// How often a change is worked out again because another writer was faster (spec K-PATCH-1).
 const RACES_MAX: usize = 16;
+/// How often a new object is charged again because others of its namespace were charged first; each round somebody wins,
+/// so this is as many writers of one namespace with a quota as may start at the same moment.
+const CHARGES_MAX: usize = 256;
 /// How many generated names may be taken before the client is told (spec K-OBJ-2).
 const NAMES_MAX: usize = 8;
 
 /// What a write left behind.
 pub struct Written {
-    /// The object in the version that was asked for, with its resourceVersion (none after a dry-run create).
-    pub object: Value,
+    content: Content,
     pub created: bool,
+}
+
+enum Content {
+    Stored(Arc<Stored>),
+    /// Not stored: the outcome of a dry run, or of a write that changed nothing.
+    Object(Value),
+}
+
+impl Written {
+    /// The object in the version that was asked for, with its resourceVersion (none after a dry-run create).
+    pub fn into_object(self, resource: &Resource) -> Value {
+        match self.content {
+            Content::Stored(stored) => Spelling::new(resource).parse(&stored),
+            Content::Object(object) => object,
+        }
+    }
+
+    /// The name of the object, which the server may have made up.
+    pub fn name(&self) -> String {
+        match &self.content {
+            Content::Stored(stored) => stored.key.rsplit('/').next().unwrap_or_default().to_owned(),
+            Content::Object(object) => text(object, "metadata.name").to_owned(),
+        }
+    }
+
+    /// The stored bytes, when they are what a client of this resource is to see.
+    pub fn bytes(&self, resource: &Resource) -> Option<Bytes> {
+        match &self.content {
+            Content::Stored(stored) if Spelling::new(resource).is_stored_form(&stored.value) => Some(stored.value.clone()),
+            Content::Stored(_) | Content::Object(_) => None,
+        }
+    }
 }
 
 /// A way of changing an object.
@@ -65,14 +102,15 @@ impl ApiServer {
         self.check_place(call, &mut object)?;
         let generate = text(&object, "metadata.generateName").to_owned();
         let generated = text(&object, "metadata.name").is_empty() && !generate.is_empty();
+        if !generated {
+            return self.create_named(call, object, options, apply).await;
+        }
         for _ in 0..NAMES_MAX {
             let mut candidate = object.clone();
-            if generated {
-                let name = call.generated_name(&generate);
-                strategy::metadata(&mut candidate).insert("name".into(), name.into());
-            }
+            let name = call.generated_name(&generate);
+            strategy::metadata(&mut candidate).insert("name".into(), name.into());
             match self.create_named(call, candidate, options, apply).await {
-                Err(error) if generated && error.reason == "AlreadyExists" => continue,
+                Err(error) if error.reason == "AlreadyExists" => continue,
                 other => return other,
             }
         }
@@ -142,41 +180,29 @@ impl ApiServer {
         }
         self.warn_if_kept_only(call);
         if options.dry_run {
-            return Ok(Written { object: Spelling::new(&resource).respell(object), created: true });
+            return Ok(Written { content: Content::Object(Spelling::new(&resource).respell(object)), created: true });
         }
         let stored_form = self.stored_form(&resource, object);
-        let change = StoreChange::Put(object::draft(&resource, &stored_form));
-        let write = Write { bucket: resource.bucket.clone(), key: key.into(), expect: Expect::Absent, change };
-        let mut writes = self.charge_quota(call, &stored_form)?;
-        writes.insert(0, write);
-        let entry = match self.commit(&resource, writes).await {
-            Ok(entry) => entry,
-            Err(CommitError::Conflict { index: 0, .. }) => {
-                return Err(ApiError::already_exists(&resource.group, &resource.plural, &name));
-            }
-            // Another object of the namespace was charged at the same moment; the charge is worked out again.
-            Err(CommitError::Conflict { .. }) => return Box::pin(self.create_again(call, stored_form, options)).await,
-            Err(other) => return Err(commit_error(other)),
-        };
-        Ok(Written { object: Spelling::new(&resource).parse(&entry), created: true })
+        let entry = self.commit_new(call, &key, &stored_form).await?;
+        call.reserved.take().into_iter().for_each(Reservation::keep);
+        Ok(Written { content: Content::Stored(entry), created: true })
     }
 
-    /// The last step of a create whose quota charge met another writer.
-    async fn create_again(&self, call: &Call, object: Value, _options: &WriteOptions) -> Result<Written, ApiError> {
-        let resource = call.resource.clone();
-        let name = text(&object, "metadata.name").to_owned();
-        let key = object::key(&call.path.namespace, &name);
-        for _ in 0..RACES_MAX * 4 {
-            let change = StoreChange::Put(object::draft(&resource, &object));
-            let write =
-                Write { bucket: resource.bucket.clone(), key: key.as_str().into(), expect: Expect::Absent, change };
-            let mut writes = self.charge_quota(call, &object)?;
+    /// Commits a new object together with what it costs its namespace's quotas.
+    async fn commit_new(&self, call: &Call, key: &str, object: &Value) -> Result<Arc<Stored>, ApiError> {
+        let resource = &call.resource;
+        for _ in 0..CHARGES_MAX {
+            let change = StoreChange::Put(object::draft(resource, object));
+            let write = Write { bucket: resource.bucket.clone(), key: key.into(), expect: Expect::Absent, change };
+            let mut writes = self.charge_quota(call, object)?;
             writes.insert(0, write);
-            match self.commit(&resource, writes).await {
-                Ok(entry) => return Ok(Written { object: Spelling::new(&resource).parse(&entry), created: true }),
+            match self.commit(resource, writes).await {
+                Ok(entry) => return Ok(entry),
                 Err(CommitError::Conflict { index: 0, .. }) => {
-                    return Err(ApiError::already_exists(&resource.group, &resource.plural, &name));
+                    let name = text(object, "metadata.name");
+                    return Err(ApiError::already_exists(&resource.group, &resource.plural, name));
                 }
+                // Another object of the namespace was charged at the same moment; the charge is worked out again.
                 Err(CommitError::Conflict { .. }) => {}
                 Err(other) => return Err(commit_error(other)),
             }
@@ -285,10 +311,10 @@ impl ApiServer {
             if stored_old == stored_new || options.dry_run {
                 let mut object = Spelling::new(&resource).respell(stored_new);
                 object["metadata"]["resourceVersion"] = current.revision.to_string().into();
-                return Ok(Written { object, created: false });
+                return Ok(Written { content: Content::Object(object), created: false });
             }
             match self.store_changed(call, &current, &stored_new).await {
-                Ok(object) => return Ok(Written { object: Spelling::new(&resource).respell(object), created: false }),
+                Ok(entry) => return Ok(Written { content: Content::Stored(entry), created: false }),
                 Err(CommitError::Conflict { .. }) if !pins_version(&change) => call.warnings.truncate(warnings),
                 Err(CommitError::Conflict { .. }) => return Err(call.stale()),
                 Err(other) => return Err(commit_error(other)),
@@ -386,7 +412,7 @@ impl ApiServer {
     }
 
     /// Commits the new state; the removal of the last finalizer of a deleted object removes the object (spec K-DEL-2).
-    async fn store_changed(&self, call: &Call, current: &Arc<Stored>, new: &Value) -> Result<Value, CommitError<Meta>> {
+    async fn store_changed(&self, call: &mut Call, current: &Arc<Stored>, new: &Value) -> Result<Arc<Stored>, CommitError<Meta>> {
         let resource = &call.resource;
         let draft = object::draft(resource, new);
         let gone = super::delete::is_finished(resource, new);
@@ -395,7 +421,12 @@ impl ApiServer {
         let expect = Expect::Revision(current.revision);
         let write = Write { bucket: resource.bucket.clone(), key, expect, change };
         let entry = self.commit(resource, vec![write]).await?;
-        Ok(object::parse(&entry))
+        if resource.is("", "services") {
+            call.reserved.take().into_iter().for_each(Reservation::keep);
+            let stored = object::parse(&entry);
+            self.addresses.release(&object::parse(current), Some(&stored).filter(|_| !gone));
+        }
+        Ok(entry)
     }
 
     pub fn key(&self, call: &Call) -> String {
