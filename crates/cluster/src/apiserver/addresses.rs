@@ -144,12 +144,8 @@ impl Addresses {
         if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
             self.assign_ports(service, old, &mut reserved)?;
         }
-<<<<<<< HEAD
         defaults::network::fill_ip_families(service);
-        Ok(())
-=======
         Ok(reserved)
->>>>>>> main
     }
 
     fn reserve(&self, asked: &str) -> Result<u16, FieldError> {

@@ -115,20 +115,10 @@ impl ApiServer {
     /// The rules of access, brought up to date if a role or binding changed since the last question.
     pub fn rules(&self) -> Arc<Rules> {
         if self.rules_stale.load(Ordering::Acquire) {
-<<<<<<< HEAD
-            // Whoever asks meanwhile waits for the new rules: an answered write counts from its answer on.
-            let mut rules = self.rules.write();
-            if self.rules_stale.swap(false, Ordering::AcqRel) {
-                let plurals = ["roles", "rolebindings", "clusterroles", "clusterrolebindings"];
-                let facts = |plural| self.facts(&catalogue::bucket_name("rbac.authorization.k8s.io", plural), "");
-                let objects: Vec<Value> = plurals.into_iter().flat_map(facts).collect();
-                *rules = Arc::new(Rules::new(&objects));
-=======
             // Whoever finds the flag lowered waits here for the rules that go with it.
             let mut rules = self.rules.write();
             if self.rules_stale.swap(false, Ordering::AcqRel) {
                 *rules = Arc::new(self.rules_as_stored());
->>>>>>> main
             }
         }
         self.rules.read().clone()
