@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use volley_api::kube::field::FieldError;
-use volley_api::kube::{items_mut, text};
+use volley_api::kube::{defaults, items_mut, text};
 
 /// The range that the reference uses for node ports.
 const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
@@ -144,6 +144,7 @@ impl Addresses {
         if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
             self.assign_ports(service, old, &mut reserved)?;
         }
+        defaults::network::fill_ip_families(service);
         Ok(reserved)
     }
 

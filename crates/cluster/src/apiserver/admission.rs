@@ -2,6 +2,7 @@
 
 use super::ApiServer;
 use super::call::Call;
+use super::local;
 use super::object::{self, Meta};
 use crate::store::{Change, Expect, Write};
 use serde_json::Value;
@@ -56,6 +57,8 @@ impl ApiServer {
                 admit::priority_class(object, &others).map_err(refuse)?;
             }
             ("", "Service") => self.assign_addresses(call, object, None)?,
+            // The cluster's own node is ready from the start; others say so themselves.
+            ("", "Node") if !local::is_own(&call.user) => defaults::prepare::taint_new_node(object),
             ("rbac.authorization.k8s.io", _) => self.check_escalation(call, object)?,
             _ => {}
         }
