@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use volley_api::kube::field::FieldError;
 use volley_api::kube::{items_mut, text};
 
@@ -15,7 +16,34 @@ const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
 /// What is taken. The first address of the net belongs to the `kubernetes` service.
 pub struct Addresses {
     net: [u8; 2],
-    taken: Mutex<Taken>,
+    taken: Arc<Mutex<Taken>>,
+}
+
+/// What one write took; given back when the write does not happen.
+pub struct Reservation {
+    taken: Arc<Mutex<Taken>>,
+    hosts: Vec<u16>,
+    ports: Vec<u16>,
+}
+
+impl Reservation {
+    /// The write happened: from now on the stored service holds it all.
+    pub fn keep(mut self) {
+        self.hosts.clear();
+        self.ports.clear();
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let mut taken = self.taken.lock();
+        for host in &self.hosts {
+            taken.addresses.remove(host);
+        }
+        for port in &self.ports {
+            taken.ports.remove(port);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -28,7 +56,7 @@ struct Taken {
 
 impl Addresses {
     pub fn new(net: [u8; 2]) -> Addresses {
-        Addresses { net, taken: Mutex::default() }
+        Addresses { net, taken: Arc::default() }
     }
 
     /// The address of the `kubernetes` service.
@@ -46,7 +74,7 @@ impl Addresses {
         (octets[..2] == self.net).then(|| u16::from_be_bytes([octets[2], octets[3]]))
     }
 
-    fn take_address(&self) -> Option<String> {
+    fn take_address(&self) -> Option<u16> {
         let mut taken = self.taken.lock();
         // Sixteen at each end are left out: the net itself, our own, and room for well-known ones such as DNS.
         for _ in 0..u16::MAX {
@@ -56,7 +84,7 @@ impl Addresses {
                 taken.next_address = 0;
             }
             if taken.addresses.insert(host) {
-                return Some(self.address(host));
+                return Some(host);
             }
         }
         None
@@ -81,40 +109,45 @@ impl Addresses {
         taken.ports.extend(node_ports(service));
     }
 
-    /// Gives back what a deleted or refused service held.
-    pub fn release(&self, service: &Value) {
+    /// Gives back what the old service held and the new one, if any, does not.
+    pub fn release(&self, old: &Value, new: Option<&Value>) {
+        let held = |service: &Value| (self.host(text(service, "spec.clusterIP")), node_ports(service).collect());
+        let (host, ports): (_, BTreeSet<u16>) = held(old);
+        let (kept_host, kept_ports) = new.map(held).unwrap_or_default();
         let mut taken = self.taken.lock();
-        if let Some(host) = self.host(text(service, "spec.clusterIP")) {
+        if let Some(host) = host.filter(|host| kept_host != Some(*host)) {
             taken.addresses.remove(&host);
         }
-        for port in node_ports(service) {
-            taken.ports.remove(&port);
+        for port in ports.difference(&kept_ports) {
+            taken.ports.remove(port);
         }
     }
 
     /// Fills the addresses and ports that a service leaves open, and checks those it asks for.
-    pub fn assign(&self, service: &mut Value, old: Option<&Value>) -> Result<(), FieldError> {
+    pub fn assign(&self, service: &mut Value, old: Option<&Value>) -> Result<Reservation, FieldError> {
+        let mut reserved = Reservation { taken: self.taken.clone(), hosts: Vec::new(), ports: Vec::new() };
         let kind = text(service, "spec.type").to_owned();
         if kind == "ExternalName" {
-            return Ok(());
+            return Ok(reserved);
         }
         let asked = text(service, "spec.clusterIP").to_owned();
         if asked.is_empty() {
             let free = self.take_address().ok_or_else(|| {
                 FieldError::invalid("spec.clusterIPs", Value::Null, "failed to allocate a serviceIP: range is full")
             })?;
-            service["spec"]["clusterIP"] = free.into();
+            reserved.hosts.push(free);
+            service["spec"]["clusterIP"] = self.address(free).into();
         } else if asked != "None" && old.is_none_or(|old| text(old, "spec.clusterIP") != asked) {
-            self.reserve(&asked)?;
+            reserved.hosts.push(self.reserve(&asked)?);
         }
         service["spec"]["clusterIPs"] = json!([service["spec"]["clusterIP"]]);
         if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
-            self.assign_ports(service, old)?;
+            self.assign_ports(service, old, &mut reserved)?;
         }
-        Ok(())
+        Ok(reserved)
     }
 
-    fn reserve(&self, asked: &str) -> Result<(), FieldError> {
+    fn reserve(&self, asked: &str) -> Result<u16, FieldError> {
         let refuse = |detail: String| Err(FieldError::invalid("spec.clusterIPs", json!([asked]), &detail));
         let Some(host) = self.host(asked) else {
             let [a, b] = self.net;
@@ -125,10 +158,10 @@ impl Addresses {
         if !self.taken.lock().addresses.insert(host) {
             return refuse(format!("failed to allocate IP {asked}: provided IP is already allocated"));
         }
-        Ok(())
+        Ok(host)
     }
 
-    fn assign_ports(&self, service: &mut Value, old: Option<&Value>) -> Result<(), FieldError> {
+    fn assign_ports(&self, service: &mut Value, old: Option<&Value>, reserved: &mut Reservation) -> Result<(), FieldError> {
         let held: BTreeSet<u16> = old.map(|old| node_ports(old).collect()).unwrap_or_default();
         for (i, port) in items_mut(service, "spec.ports").enumerate() {
             let path = format!("spec.ports[{i}].nodePort");
@@ -136,6 +169,7 @@ impl Addresses {
                 0 => {
                     let free = self.take_port();
                     let free = free.ok_or_else(|| FieldError::invalid(path, 0, "range is full"))?;
+                    reserved.ports.push(free);
                     port["nodePort"] = free.into();
                 }
                 asked => {
@@ -146,9 +180,13 @@ impl Addresses {
                             "provided port is not in the valid range. The range of valid ports is 30000-32767",
                         )
                     })?;
-                    if !held.contains(&asked) && !self.taken.lock().ports.insert(asked) {
+                    if held.contains(&asked) {
+                        continue;
+                    }
+                    if !self.taken.lock().ports.insert(asked) {
                         return Err(FieldError::invalid(path, asked, "provided port is already allocated"));
                     }
+                    reserved.ports.push(asked);
                 }
             }
         }
@@ -180,14 +218,17 @@ mod tests {
     fn addresses_and_ports_are_given_once() {
         let addresses = Addresses::new([10, 96]);
         let mut first = json!({"spec": {"type": "NodePort", "ports": [{"port": 80}]}});
-        addresses.assign(&mut first, None).expect("free");
+        addresses.assign(&mut first, None).expect("free").keep();
         assert_eq!(first["spec"]["clusterIP"], "10.96.0.16");
         assert_eq!(first["spec"]["ports"][0]["nodePort"], 30000);
         let mut same = json!({"spec": {"type": "ClusterIP", "clusterIP": "10.96.0.16"}});
-        let error = addresses.assign(&mut same, None).expect_err("taken");
+        let error = addresses.assign(&mut same, None).err().expect("taken");
         assert!(error.text.contains("already allocated"), "{error}");
-        addresses.release(&first);
-        addresses.assign(&mut same, None).expect("free again");
+        addresses.release(&first, Some(&first));
+        assert!(addresses.assign(&mut same, None).is_err(), "the service still holds it");
+        addresses.release(&first, None);
+        drop(addresses.assign(&mut same, None).expect("free again"));
+        addresses.assign(&mut same, None).expect("free: the write did not happen").keep();
         let mut headless = json!({"spec": {"type": "ClusterIP", "clusterIP": "None"}});
         addresses.assign(&mut headless, None).expect("headless");
         assert_eq!(headless["spec"]["clusterIPs"], json!(["None"]));

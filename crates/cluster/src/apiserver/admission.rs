@@ -95,13 +95,10 @@ impl ApiServer {
         Err(error)
     }
 
-    fn assign_addresses(&self, call: &Call, object: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
-        let dry_run = call.query.get("dryRun").is_some();
+    fn assign_addresses(&self, call: &mut Call, object: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
         let name = text(object, "metadata.name").to_owned();
-        self.addresses.assign(object, old).map_err(|error| call.invalid(&name, vec![error]))?;
-        if dry_run && old.is_none() {
-            self.addresses.release(object);
-        }
+        let reserved = self.addresses.assign(object, old).map_err(|error| call.invalid(&name, vec![error]))?;
+        call.reserved = Some(reserved);
         Ok(())
     }
 

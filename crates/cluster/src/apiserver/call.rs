@@ -1,5 +1,6 @@
 //! One request on a resource, as the verbs see it: who asks for what, with which options and body.
 
+use super::addresses::Reservation;
 use super::catalogue::Resource;
 use super::request::{Query, ResourcePath};
 use bytes::Bytes;
@@ -31,6 +32,8 @@ pub struct Call {
     pub body: Bytes,
     /// The subresource that a write of the main resource came through, such as `scale`.
     pub via: &'static str,
+    /// Addresses taken for a service, until the write is done.
+    pub reserved: Option<Reservation>,
     /// Texts for `Warning` headers, gathered on the way.
     pub warnings: Vec<String>,
 }

@@ -123,6 +123,9 @@ impl ApiServer {
             let write = Write { bucket: resource.bucket.clone(), key: key.as_str().into(), expect, change };
             match self.commit(&resource, vec![write]).await {
                 Ok(entry) => {
+                    if gone && resource.is("", "services") {
+                        self.addresses.release(&old, None);
+                    }
                     let object = Spelling::new(&resource).parse(&entry);
                     return Ok(if gone { Deleted::Gone(object) } else { Deleted::Pending(object) });
                 }

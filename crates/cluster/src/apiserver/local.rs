@@ -56,6 +56,7 @@ impl Local<'_> {
             user_agent: self.name.to_owned(),
             body: Bytes::new(),
             via: "",
+            reserved: None,
             warnings: Vec::new(),
         }
     }

@@ -269,6 +269,7 @@ impl ApiServer {
             user_agent: header("user-agent"),
             body,
             via: "",
+            reserved: None,
             warnings: Vec::new(),
         };
         let form = negotiate(&call.accept, true)?;

@@ -4,6 +4,7 @@
 //! the stored object until the commit meets no other writer (spec K-PATCH-1).
 
 use super::ApiServer;
+use super::addresses::Reservation;
 use super::call::{Call, WriteOptions, decode_yaml};
 use super::catalogue::Resource;
 use super::object::{self, Meta, Spelling, Stored};
@@ -22,6 +23,9 @@ use volley_plan::object::{apply, merge, strategic};
 
 /// How often a change is worked out again because another writer was faster (spec K-PATCH-1).
 const RACES_MAX: usize = 16;
+/// How often a new object is charged again because others of its namespace were charged first; each round somebody wins,
+/// so this is as many writers of one namespace with a quota as may start at the same moment.
+const CHARGES_MAX: usize = 256;
 /// How many generated names may be taken before the client is told (spec K-OBJ-2).
 const NAMES_MAX: usize = 8;
 
@@ -98,15 +102,20 @@ impl ApiServer {
         self.check_place(call, &mut object)?;
         let generate = text(&object, "metadata.generateName").to_owned();
         let generated = text(&object, "metadata.name").is_empty() && !generate.is_empty();
-        if !generated {
-            return self.create_named(call, object, options, apply).await;
-        }
         for _ in 0..NAMES_MAX {
-            let mut candidate = object.clone();
-            let name = call.generated_name(&generate);
-            strategy::metadata(&mut candidate).insert("name".into(), name.into());
-            match self.create_named(call, candidate, options, apply).await {
-                Err(error) if error.reason == "AlreadyExists" => continue,
+            // Only a generated name may need another try, and with it the object as it was sent.
+            let mut candidate = if generated { object.clone() } else { std::mem::take(&mut object) };
+            if generated {
+                let name = call.generated_name(&generate);
+                strategy::metadata(&mut candidate).insert("name".into(), name.into());
+            }
+            let created = self.create_named(call, candidate, options, apply).await;
+            let reserved = call.reserved.take();
+            if created.is_ok() && !options.dry_run {
+                reserved.into_iter().for_each(Reservation::keep);
+            }
+            match created {
+                Err(error) if generated && error.reason == "AlreadyExists" => continue,
                 other => return other,
             }
         }
@@ -179,38 +188,25 @@ impl ApiServer {
             return Ok(Written { content: Content::Object(Spelling::new(&resource).respell(object)), created: true });
         }
         let stored_form = self.stored_form(&resource, object);
-        let change = StoreChange::Put(object::draft(&resource, &stored_form));
-        let write = Write { bucket: resource.bucket.clone(), key: key.into(), expect: Expect::Absent, change };
-        let mut writes = self.charge_quota(call, &stored_form)?;
-        writes.insert(0, write);
-        let entry = match self.commit(&resource, writes).await {
-            Ok(entry) => entry,
-            Err(CommitError::Conflict { index: 0, .. }) => {
-                return Err(ApiError::already_exists(&resource.group, &resource.plural, &name));
-            }
-            // Another object of the namespace was charged at the same moment; the charge is worked out again.
-            Err(CommitError::Conflict { .. }) => return Box::pin(self.create_again(call, stored_form, options)).await,
-            Err(other) => return Err(commit_error(other)),
-        };
+        let entry = self.commit_new(call, &key, &stored_form).await?;
         Ok(Written { content: Content::Stored(entry), created: true })
     }
 
-    /// The last step of a create whose quota charge met another writer.
-    async fn create_again(&self, call: &Call, object: Value, _options: &WriteOptions) -> Result<Written, ApiError> {
-        let resource = call.resource.clone();
-        let name = text(&object, "metadata.name").to_owned();
-        let key = object::key(&call.path.namespace, &name);
-        for _ in 0..RACES_MAX * 4 {
-            let change = StoreChange::Put(object::draft(&resource, &object));
-            let write =
-                Write { bucket: resource.bucket.clone(), key: key.as_str().into(), expect: Expect::Absent, change };
-            let mut writes = self.charge_quota(call, &object)?;
+    /// Commits a new object together with what it costs its namespace's quotas.
+    async fn commit_new(&self, call: &Call, key: &str, object: &Value) -> Result<Arc<Stored>, ApiError> {
+        let resource = &call.resource;
+        for _ in 0..CHARGES_MAX {
+            let change = StoreChange::Put(object::draft(resource, object));
+            let write = Write { bucket: resource.bucket.clone(), key: key.into(), expect: Expect::Absent, change };
+            let mut writes = self.charge_quota(call, object)?;
             writes.insert(0, write);
-            match self.commit(&resource, writes).await {
-                Ok(entry) => return Ok(Written { content: Content::Stored(entry), created: true }),
+            match self.commit(resource, writes).await {
+                Ok(entry) => return Ok(entry),
                 Err(CommitError::Conflict { index: 0, .. }) => {
-                    return Err(ApiError::already_exists(&resource.group, &resource.plural, &name));
+                    let name = text(object, "metadata.name");
+                    return Err(ApiError::already_exists(&resource.group, &resource.plural, name));
                 }
+                // Another object of the namespace was charged at the same moment; the charge is worked out again.
                 Err(CommitError::Conflict { .. }) => {}
                 Err(other) => return Err(commit_error(other)),
             }
@@ -420,7 +416,12 @@ impl ApiServer {
     }
 
     /// Commits the new state; the removal of the last finalizer of a deleted object removes the object (spec K-DEL-2).
-    async fn store_changed(&self, call: &Call, current: &Arc<Stored>, new: &Value) -> Result<Arc<Stored>, CommitError<Meta>> {
+    async fn store_changed(
+        &self,
+        call: &mut Call,
+        current: &Arc<Stored>,
+        new: &Value,
+    ) -> Result<Arc<Stored>, CommitError<Meta>> {
         let resource = &call.resource;
         let draft = object::draft(resource, new);
         let gone = super::delete::is_finished(resource, new);
@@ -428,7 +429,13 @@ impl ApiServer {
         let key = self.key(call).into();
         let expect = Expect::Revision(current.revision);
         let write = Write { bucket: resource.bucket.clone(), key, expect, change };
-        self.commit(resource, vec![write]).await
+        let entry = self.commit(resource, vec![write]).await?;
+        if resource.is("", "services") {
+            call.reserved.take().into_iter().for_each(Reservation::keep);
+            let stored = object::parse(&entry);
+            self.addresses.release(&object::parse(current), Some(&stored).filter(|_| !gone));
+        }
+        Ok(entry)
     }
 
     pub fn key(&self, call: &Call) -> String {
