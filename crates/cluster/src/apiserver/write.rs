@@ -102,15 +102,15 @@ impl ApiServer {
         self.check_place(call, &mut object)?;
         let generate = text(&object, "metadata.generateName").to_owned();
         let generated = text(&object, "metadata.name").is_empty() && !generate.is_empty();
-        if !generated {
-            return self.create_named(call, object, options, apply).await;
-        }
         for _ in 0..NAMES_MAX {
-            let mut candidate = object.clone();
-            let name = call.generated_name(&generate);
-            strategy::metadata(&mut candidate).insert("name".into(), name.into());
+            // Only a generated name may need another try, and with it the object as it was sent.
+            let mut candidate = if generated { object.clone() } else { std::mem::take(&mut object) };
+            if generated {
+                let name = call.generated_name(&generate);
+                strategy::metadata(&mut candidate).insert("name".into(), name.into());
+            }
             match self.create_named(call, candidate, options, apply).await {
-                Err(error) if error.reason == "AlreadyExists" => continue,
+                Err(error) if generated && error.reason == "AlreadyExists" => continue,
                 other => return other,
             }
         }
@@ -412,7 +412,12 @@ impl ApiServer {
     }
 
     /// Commits the new state; the removal of the last finalizer of a deleted object removes the object (spec K-DEL-2).
-    async fn store_changed(&self, call: &mut Call, current: &Arc<Stored>, new: &Value) -> Result<Arc<Stored>, CommitError<Meta>> {
+    async fn store_changed(
+        &self,
+        call: &mut Call,
+        current: &Arc<Stored>,
+        new: &Value,
+    ) -> Result<Arc<Stored>, CommitError<Meta>> {
         let resource = &call.resource;
         let draft = object::draft(resource, new);
         let gone = super::delete::is_finished(resource, new);
