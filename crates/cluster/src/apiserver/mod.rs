@@ -212,10 +212,10 @@ impl ApiServer {
         }
         let query = Query::parse(request.uri().query().unwrap_or_default());
         match path.trim_end_matches('/') {
-            "/healthz" | "/livez" | "/readyz" if query.get("verbose").is_some() => {
-                answer::text(200, "[+]ping ok\n[+]store ok\nhealthz check passed\n")
+            "/livez" => health("livez", None, &query),
+            "/healthz" | "/readyz" => {
+                health(path.trim_matches('/'), self.store.failure().map(ToString::to_string), &query)
             }
-            "/healthz" | "/livez" | "/readyz" => answer::text(200, "ok"),
             "/version" => answer::value(200, &discovery::version(), Form::JSON),
             "/metrics" => answer::text(200, self.metrics.render(self)),
             "" => answer::value(200, &self.paths(), Form::JSON),
@@ -345,6 +345,17 @@ fn check_scope(resource: &Resource, path: &ResourcePath, verb: &str) -> Result<(
         _ if !path.name.is_empty() => Err(ApiError::unknown_resource()),
         "create" | "deletecollection" => Err(ApiError::method_not_allowed()),
         _ => Ok(()),
+    }
+}
+
+/// `ok`, or what is wrong; the server is alive as long as it answers, and ready as long as it can write.
+fn health(name: &str, failure: Option<String>, query: &Query) -> Answer {
+    match failure {
+        Some(why) => answer::text(500, format!("[+]ping ok\n[-]store failed: {why}\n{name} check failed\n")),
+        None if query.get("verbose").is_some() => {
+            answer::text(200, format!("[+]ping ok\n[+]store ok\n{name} check passed\n"))
+        }
+        None => answer::text(200, "ok"),
     }
 }
 
