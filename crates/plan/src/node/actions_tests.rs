@@ -301,7 +301,8 @@ fn a_pod_past_its_deadline_ends_and_nothing_starts_again() {
 fn an_evicted_pod_ends_with_the_evictions_grace() {
     let mut machine = machine(one("Always", json!({})));
     done(&mut machine);
-    machine.seen.eviction = Some(Eviction { message: "The node was low on resource: memory. ".into(), grace_seconds: 1 });
+    machine.seen.eviction =
+        Some(Eviction { message: "The node was low on resource: memory. ".into(), grace_seconds: 1 });
     machine.pass(60);
     assert_eq!(done(&mut machine), ["stop c 1", "signal c", "tear down", "unmount"]);
 }

@@ -87,7 +87,8 @@ impl View<'_> {
             Shown::Exited(exit) => {
                 status.ready = role == Role::Init && exit.code == 0;
                 let is_restarted = !self.is_ending && restart::is_restarted(self.pod, role, container, exit);
-                let waiting = is_restarted.then(|| self.trouble(container).or_else(|| self.crash_loop(container, exit)));
+                let waiting =
+                    is_restarted.then(|| self.trouble(container).or_else(|| self.crash_loop(container, exit)));
                 match waiting.flatten() {
                     Some(waiting) => {
                         status.last_state = Some(terminated(exit));

@@ -76,7 +76,8 @@ fn tell_pod(before: &Seen, after: &Seen, told: &mut Told) {
         let mut running = seen.containers.values().filter_map(ContainerSeen::running);
         running.any(|running| running.stop.as_ref().is_some_and(|stop| stop.reason == StopReason::DeadlineExceeded))
     };
-    let was_told = before.containers.values().any(|container| stopped_for(container) == Some(StopReason::DeadlineExceeded));
+    let was_told =
+        before.containers.values().any(|container| stopped_for(container) == Some(StopReason::DeadlineExceeded));
     if has_deadline_passed(after) && !has_deadline_passed(before) && !was_told {
         told.normal("DeadlineExceeded", DEADLINE_MESSAGE);
     }
@@ -173,7 +174,8 @@ impl Change<'_> {
         };
         if !was_pulled {
             let image = &attempt.image;
-            let message = format!("Container image {image:?} already present on machine and can be accessed by the pod");
+            let message =
+                format!("Container image {image:?} already present on machine and can be accessed by the pod");
             told.normal("Pulled", message);
         }
         told.normal("Created", "Container created");

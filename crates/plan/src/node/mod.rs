@@ -18,6 +18,16 @@ pub mod events;
 mod phase;
 pub mod status;
 
+pub mod admission;
+pub mod devices;
+pub mod resources;
+
+pub mod downward;
+pub mod environment;
+mod expand;
+pub mod files;
+pub mod payload;
+mod service_links;
 
 #[cfg(test)]
 mod actions_tests;

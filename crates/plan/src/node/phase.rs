@@ -32,8 +32,7 @@ pub fn phase(pod: &Pod, seen: &Seen, statuses: &[ContainerStatus], ending: Optio
         let attempt = seen.container(&main.name).attempt();
         attempt.is_some_and(|attempt| attempt.sandbox_number == seen.sandbox_number)
     });
-    let is_pending =
-        count.init_pending > 0 || (count.sidecars_pending > 0 && !has_initialised) || count.waiting > 0;
+    let is_pending = count.init_pending > 0 || (count.sidecars_pending > 0 && !has_initialised) || count.waiting > 0;
     let is_lost = has_died_with_its_sandbox(pod, seen) && count.running == 0;
     if is_pending {
         return if is_lost { "Failed" } else { "Pending" };
@@ -57,7 +56,8 @@ fn count(pod: &Pod, seen: &Seen, statuses: &[ContainerStatus]) -> Count {
     for (role, container) in all_containers(pod) {
         let Some(status) = statuses.iter().find(|status| status.name == container.name) else { continue };
         let state = status.state.clone().unwrap_or_default();
-        let ended = state.terminated.or_else(|| status.last_state.clone()?.terminated.filter(|_| state.waiting.is_some()));
+        let ended =
+            state.terminated.or_else(|| status.last_state.clone()?.terminated.filter(|_| state.waiting.is_some()));
         let is_running = state.running.is_some();
         match role {
             Role::Init => match ended {

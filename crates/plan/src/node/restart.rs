@@ -77,7 +77,8 @@ mod tests {
     use serde_json::{Value, json};
 
     fn check(pod_policy: &str, container: Value, role: Role, ends: &[(i32, bool)]) {
-        let pod: Pod = serde_json::from_value(json!({"spec": {"restartPolicy": pod_policy, "containers": []}})).unwrap();
+        let pod: Pod =
+            serde_json::from_value(json!({"spec": {"restartPolicy": pod_policy, "containers": []}})).unwrap();
         let container: Container = serde_json::from_value(container).unwrap();
         for (code, expected) in ends {
             let exit = Exit {

@@ -5,9 +5,7 @@ use super::container_status::{View, never_located};
 use super::course::{Course, Ending, course};
 use super::phase::phase;
 use super::seen::Seen;
-use super::{
-    Role, init_containers, init_role, is_host_network, is_terminal, main_containers, stored_phase, wire_time,
-};
+use super::{Role, init_containers, init_role, is_host_network, is_terminal, main_containers, stored_phase, wire_time};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerState, ContainerStatus, HostIP, Pod, PodIP, PodStatus};
 
@@ -71,7 +69,8 @@ fn fill_containers(pod: &Pod, seen: &Seen, ending: Option<Ending>, now: Timestam
     // Clients find the main containers sorted by name, as the kubelet lists them.
     mains.sort_by(|left, right| left.name.cmp(&right.name));
     let mut inits = make(init_containers(pod), init_role, status.init_container_statuses.as_ref());
-    let is_cut_short = matches!(ending, Some(Ending::Deleted | Ending::Evicted | Ending::DeadlineExceeded | Ending::Over));
+    let is_cut_short =
+        matches!(ending, Some(Ending::Deleted | Ending::Evicted | Ending::DeadlineExceeded | Ending::Over));
     if is_cut_short && !seen.is_anything_alive() {
         close(pod, seen, &mut inits, &mut mains);
     }

@@ -66,7 +66,10 @@ fn running_and_ready() {
         "state": {"running": {"startedAt": "2023-11-14T22:13:20Z"}},
     });
     assert_eq!(machine.status()["containerStatuses"], json!([expected]));
-    assert_eq!((&machine.status()["podIP"], &machine.status()["podIPs"]), (&json!("10.1.0.2"), &json!([{"ip": "10.1.0.2"}])));
+    assert_eq!(
+        (&machine.status()["podIP"], &machine.status()["podIPs"]),
+        (&json!("10.1.0.2"), &json!([{"ip": "10.1.0.2"}]))
+    );
 }
 
 #[test]
@@ -74,7 +77,10 @@ fn one_of_two_ended() {
     let mut machine = running(json!({"restartPolicy": "Never", "containers": [{"name": "c"}, {"name": "d"}]}));
     machine.exit("d", 0);
     assert_eq!(machine.phase(), "Running");
-    assert!(conditions(&machine).contains(&"Ready=False ContainersNotReady: containers with unready status: [d]".to_owned()));
+    assert!(
+        conditions(&machine)
+            .contains(&"Ready=False ContainersNotReady: containers with unready status: [d]".to_owned())
+    );
     assert_eq!(machine.status()["containerStatuses"][1]["state"]["terminated"]["reason"], "Completed");
 }
 
@@ -237,7 +243,8 @@ fn ready_follows_the_readiness_probe_and_transition_times_move_only_when_it_flip
 
 #[test]
 fn readiness_gates_hold_ready_back_and_conditions_of_others_survive() {
-    let mut machine = Machine::new(json!({"containers": [{"name": "c"}], "readinessGates": [{"conditionType": "x/y"}]}));
+    let mut machine =
+        Machine::new(json!({"containers": [{"name": "c"}], "readinessGates": [{"conditionType": "x/y"}]}));
     machine.settle();
     let missing = "corresponding condition of pod readiness gate \"x/y\" does not exist.";
     assert_eq!(conditions(&machine)[2], format!("Ready=False ReadinessGatesNotReady: {missing}"));
