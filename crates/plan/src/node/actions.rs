@@ -70,6 +70,12 @@ pub enum Action {
 }
 
 impl Action {
+    /// Whether it leads to the start of this container.
+    fn brings_up(&self, name: &str) -> bool {
+        let (Action::Start { container, .. } | Action::PullImage { container, .. }) = self else { return false };
+        container == name
+    }
+
     /// Whether it may end this container.
     fn ends(&self, name: &str) -> bool {
         matches!(self, Action::Signal { container } | Action::Kill { container } if container == name)
@@ -204,17 +210,24 @@ impl Round<'_> {
     fn run_mains(&mut self) {
         for container in main_containers(self.pod) {
             self.keep_running(Role::Main, container);
-            // A container starts when the hooks of those before it have run.
-            let is_coming_up = match &self.seen.container(&container.name).state {
-                State::Creating(_) => has_post_start(container),
-                State::Running(running) => !has_run_post_start(container, running),
-                State::NotCreated => has_post_start(container),
-                State::Exited(_) => false,
-            };
+            // A container starts when the hooks of those before it have run. One that cannot start blocks nobody.
+            let is_coming_up = has_post_start(container) && self.is_coming_up(container);
             if is_coming_up {
                 self.watch_rest(container);
                 return;
             }
+        }
+    }
+
+    /// Whether the container is on its way from its image to the end of its hook.
+    fn is_coming_up(&self, container: &Container) -> bool {
+        let seen = self.seen.container(&container.name);
+        let is_pulling = matches!(seen.image, ImageSeen::Pulling { .. });
+        let is_planned = self.plan.actions.iter().any(|action| action.brings_up(&container.name));
+        match &seen.state {
+            State::NotCreated | State::Exited(_) => is_pulling || is_planned,
+            State::Creating(_) => true,
+            State::Running(running) => running.stop.is_none() && !has_run_post_start(container, running),
         }
     }
 

@@ -53,7 +53,8 @@ fn init_containers_run_one_after_the_other_before_the_main_ones() {
 
 #[test]
 fn a_failed_init_container_is_tried_again_or_fails_the_pod() {
-    let spec = |policy: &str| json!({"restartPolicy": policy, "initContainers": [{"name": "i"}], "containers": [{"name": "c"}]});
+    let init = json!([{"name": "i"}]);
+    let spec = |policy: &str| json!({"restartPolicy": policy, "initContainers": init, "containers": [{"name": "c"}]});
     let mut patient = machine(spec("OnFailure"));
     patient.exit("i", 1);
     assert_eq!(patient.done.last().unwrap(), "start i 1");
@@ -218,6 +219,15 @@ fn later_containers_wait_for_the_post_start_hook_of_earlier_ones() {
     machine.running("a").post_start = HookSeen::Done;
     machine.settle();
     assert!(machine.is_running("b"));
+}
+
+#[test]
+fn a_container_that_cannot_start_blocks_no_later_one() {
+    let hook = json!({"postStart": {"exec": {"command": ["true"]}}});
+    let mut machine = Machine::new(json!({"containers": [{"name": "a", "lifecycle": hook}, {"name": "b"}]}));
+    machine.unpullable.insert("a".to_owned());
+    machine.settle();
+    assert!(!machine.is_running("a") && machine.is_running("b"));
 }
 
 #[test]

@@ -6,6 +6,30 @@ use super::seen::Rejection;
 use super::{all_containers, spec};
 use k8s_openapi::api::core::v1::Pod;
 use std::collections::BTreeMap;
+use volley_api::kube::quantity::Quantity;
+
+/// What the node says that it has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeAmounts {
+    pub capacity: Amounts,
+    pub allocatable: Amounts,
+}
+
+/// The machine's own amounts (`cpu`, `memory`, `ephemeral-storage`, `pods`) and its devices, less what is kept back.
+pub fn node_amounts(machine: &Amounts, kept_back: &Amounts, inventory: &Inventory) -> NodeAmounts {
+    let devices = |counts: BTreeMap<String, u32>| {
+        counts.into_iter().map(|(name, count)| (name, Quantity::whole(i64::from(count))))
+    };
+    let mut capacity = machine.clone();
+    capacity.extend(devices(inventory.capacity()));
+    let left = |(name, amount): (&String, &Quantity)| {
+        let kept_back = kept_back.get(name).copied().unwrap_or_default();
+        (name.clone(), (*amount - kept_back).max(Quantity::ZERO))
+    };
+    let mut allocatable: Amounts = machine.iter().map(left).collect();
+    allocatable.extend(devices(inventory.allocatable()));
+    NodeAmounts { capacity, allocatable }
+}
 
 /// The node as it is before the pod comes.
 pub struct Room<'a> {
@@ -52,7 +76,7 @@ fn check_amounts(pod: &Pod, room: &Room) -> Result<(), Rejection> {
         let used = used.get(name).copied().unwrap_or_default();
         let capacity = room.allocatable.get(name).copied().unwrap_or_default();
         if used + *requested > capacity {
-            let number = |amount: volley_api::kube::quantity::Quantity| match name {
+            let number = |amount: Quantity| match name {
                 "cpu" => amount.milli_value(),
                 _ => amount.value(),
             };
@@ -113,7 +137,6 @@ fn host_ports(pod: &Pod) -> Vec<HostPort> {
 mod tests {
     use super::*;
     use serde_json::{Value, json};
-    use volley_api::kube::quantity::Quantity;
 
     fn pod(container: Value) -> Pod {
         let mut container = container;
@@ -135,6 +158,22 @@ mod tests {
         let expected =
             expected.map_err(|(reason, message)| Rejection { reason: reason.into(), message: message.into() });
         assert_eq!(found.map(|_| ()), expected);
+    }
+
+    #[test]
+    fn a_node_offers_what_it_has_less_what_it_keeps_back() {
+        let amounts = |milli: i64| Amounts::from([("cpu".to_owned(), Quantity::milli(milli))]);
+        let gpu = super::super::devices::Device {
+            id: DeviceId("GPU-0".to_owned()),
+            resource: "nvidia.com/gpu".to_owned(),
+            board: 0,
+            numa_node: None,
+            is_healthy: false,
+        };
+        let node = node_amounts(&amounts(4000), &amounts(250), &Inventory { devices: vec![gpu], slices: 2 });
+        let text = |amounts: &Amounts| amounts.iter().map(|(n, q)| format!("{n}={q}")).collect::<Vec<_>>();
+        assert_eq!(text(&node.capacity), ["cpu=4", "nvidia.com/gpu=2"]);
+        assert_eq!(text(&node.allocatable), ["cpu=3750m", "nvidia.com/gpu=0"]);
     }
 
     #[test]

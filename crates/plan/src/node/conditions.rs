@@ -40,7 +40,8 @@ impl Facts<'_> {
         let stored = self.pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
         let foreign = stored.iter().filter(|condition| !OWNED.contains(&condition.type_.as_str()));
         let mut conditions: Vec<PodCondition> = foreign.cloned().collect();
-        let is_evicted = self.seen.eviction.as_ref().filter(|_| self.phase == "Failed");
+        let is_evicted =
+            self.seen.eviction.as_ref().filter(|_| self.phase == "Failed" && !self.seen.is_anything_alive());
         if let Some(eviction) = is_evicted {
             conditions.retain(|condition| condition.type_ != "DisruptionTarget");
             let reason = Some("TerminationByKubelet".to_owned());

@@ -9,6 +9,10 @@ use volley_api::kube::quantity::Quantity;
 /// What a container's own description does not say but its fields may ask for.
 #[derive(Debug, Clone, Default)]
 pub struct Surroundings {
+    /// The machine's own name, which pods on its network bear too.
+    pub host_name: String,
+    /// Usually `cluster.local`.
+    pub cluster_domain: String,
     pub host_addresses: Vec<String>,
     pub pod_addresses: Vec<String>,
     /// What the node has to give: the limit of containers that name none.
@@ -136,6 +140,8 @@ mod tests {
 
     fn around() -> Surroundings {
         Surroundings {
+            host_name: "box".to_owned(),
+            cluster_domain: "cluster.local".to_owned(),
             host_addresses: vec!["10.0.0.1".to_owned()],
             pod_addresses: vec!["10.1.0.2".to_owned(), "fd00::2".to_owned()],
             allocatable: [("memory".to_owned(), Quantity::bytes(1 << 30))].into(),

@@ -2,7 +2,7 @@
 
 use super::downward::{Surroundings, field, resource};
 use super::expand::expand;
-use super::files::hostname;
+use super::files::kernel_hostname;
 use super::namespace;
 use super::service_links::service_links;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvFromSource, EnvVar, Pod, Secret, Service};
@@ -59,7 +59,8 @@ pub fn process(
         let (name, value) = variable.split_once('=').unwrap_or((variable, ""));
         environment.set(name, value);
     }
-    environment.set("HOSTNAME", &hostname(pod));
+    let around = &sources.around;
+    environment.set("HOSTNAME", &kernel_hostname(pod, &around.cluster_domain, &around.host_name));
     for (name, value) in &own.variables {
         environment.set(name, value);
     }
@@ -299,7 +300,10 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named() {
-        let key = |kind: &str, name: &str, key: &str| json!({"env": [{"name": "X", "valueFrom": {kind: {"name": name, "key": key}}}]});
+        let key = |kind: &str, name: &str, key: &str| {
+            let source = json!({kind: {"name": name, "key": key}});
+            json!({"env": [{"name": "X", "valueFrom": source}]})
+        };
         let cases = [
             (key("configMapKeyRef", "gone", "k"), "configmap \"gone\" not found"),
             (key("configMapKeyRef", "m", "x"), "couldn't find key x in ConfigMap ns/m"),

@@ -132,11 +132,9 @@ impl Change<'_> {
                     told.normal("Pulling", format!("Pulling image {image:?}"));
                 }
                 let (took, total) = (go_duration(pull.pull_ms), go_duration(pull.total_ms));
-                let size = pull.size_bytes;
-                let message = format!(
-                    "Successfully pulled image {image:?} in {took} ({total} including waiting). Image size: {size} bytes."
-                );
-                told.normal("Pulled", message);
+                let took = format!("in {took} ({total} including waiting)");
+                let size = format!("Image size: {} bytes.", pull.size_bytes);
+                told.normal("Pulled", format!("Successfully pulled image {image:?} {took}. {size}"));
             }
             ImageSeen::Failed(trouble) => tell_failed_pull(image, trouble, told),
         }

@@ -1,4 +1,6 @@
-//! The files that every container finds under `/etc`: `hosts`, `hostname` and `resolv.conf`, as the kubelet writes them.
+//! The files that every container finds under `/etc`: `hosts`, `hostname` and `resolv.conf`.
+//!
+//! They read as the kubelet and containerd write them, because programs and people parse them.
 
 use super::{is_host_network, name, namespace, spec};
 use k8s_openapi::api::core::v1::{Pod, PodDNSConfigOption};
@@ -45,12 +47,16 @@ pub fn domain(pod: &Pod, cluster_domain: &str) -> Option<String> {
     Some(format!("{subdomain}.{}.svc.{cluster_domain}", namespace(pod)))
 }
 
-/// `/etc/hostname`; with `setHostnameAsFQDN` the whole name.
-pub fn hostname_file(pod: &Pod, cluster_domain: &str) -> String {
+/// The name that the kernel tells inside the pod: the machine's on its network, with `setHostnameAsFQDN` the whole one.
+/// `/etc/hostname` is this and a line end.
+pub fn kernel_hostname(pod: &Pod, cluster_domain: &str, host_name: &str) -> String {
+    if is_host_network(pod) {
+        return host_name.to_owned();
+    }
     let is_full = spec(pod).is_some_and(|spec| spec.set_hostname_as_fqdn == Some(true));
     match domain(pod, cluster_domain).filter(|_| is_full) {
-        Some(domain) => format!("{}.{domain}\n", hostname(pod)),
-        None => format!("{}\n", hostname(pod)),
+        Some(domain) => format!("{}.{domain}", hostname(pod)),
+        None => hostname(pod),
     }
 }
 
@@ -211,9 +217,11 @@ mod tests {
     // K-POD-4
     #[test]
     fn hostname_is_the_specs_or_the_pods_name() {
-        assert_eq!(hostname_file(&pod(json!({})), "cluster.local"), "p\n");
-        let full = pod(json!({"hostname": "h", "subdomain": "s", "setHostnameAsFQDN": true}));
-        assert_eq!(hostname_file(&full, "cluster.local"), "h.s.ns.svc.cluster.local\n");
+        let kernel = |spec: Value| kernel_hostname(&pod(spec), "cluster.local", "box");
+        assert_eq!(kernel(json!({})), "p");
+        assert_eq!(kernel(json!({"hostNetwork": true})), "box");
+        let full = json!({"hostname": "h", "subdomain": "s", "setHostnameAsFQDN": true});
+        assert_eq!(kernel(full), "h.s.ns.svc.cluster.local");
         let mut long = pod(json!({}));
         long.metadata.name = Some(format!("{}-tail", "x".repeat(62)));
         assert_eq!(hostname(&long), "x".repeat(62));

@@ -49,7 +49,9 @@ fn pod_spec() -> impl Strategy<Value = Value> {
             false => json!({"name": format!("i{n}")}),
         });
         let (mains, inits): (Vec<_>, Vec<_>) = (mains.collect(), inits.collect());
-        json!({"restartPolicy": policy, "terminationGracePeriodSeconds": 10, "containers": mains, "initContainers": inits})
+        let mut spec = json!({"restartPolicy": policy, "containers": mains, "initContainers": inits});
+        spec["terminationGracePeriodSeconds"] = json!(10);
+        spec
     })
 }
 

@@ -17,6 +17,7 @@ mod container_status;
 pub mod events;
 mod phase;
 pub mod status;
+pub mod termination;
 
 pub mod admission;
 pub mod devices;

@@ -210,7 +210,7 @@ impl Machine {
         seen.last = seen.exited().cloned();
         let expected = seen.last.as_ref().map_or(0, |last| last.attempt.number + 1);
         assert_eq!(attempt.number, expected, "attempts are numbered without gaps");
-        seen.state = State::Running(Running::new(attempt, 4242, now));
+        seen.state = State::Running(Box::new(Running::new(attempt, 4242, now)));
     }
 
     pub fn spec(&self, container: &str) -> &Container {

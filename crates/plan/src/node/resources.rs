@@ -108,7 +108,7 @@ fn raise(total: &mut Amounts, floor: &Amounts) {
     }
 }
 
-/// The class of service: what is stored, or what the containers amount to.
+/// The class of service that the pod's requests and limits amount to.
 pub fn qos(pod: &Pod) -> Qos {
     let mut has_any = false;
     let mut is_guaranteed = true;

@@ -129,7 +129,7 @@ pub enum State {
     #[default]
     NotCreated,
     Creating(Attempt),
-    Running(Running),
+    Running(Box<Running>),
     Exited(Exit),
 }
 

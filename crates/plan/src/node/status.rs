@@ -131,7 +131,8 @@ fn fill_phase(pod: &Pod, seen: &Seen, ending: Option<Ending>, status: &mut PodSt
 
 fn fill_addresses(pod: &Pod, seen: &Seen, host: &HostFacts, status: &mut PodStatus) {
     status.host_ip = host.addresses.first().cloned();
-    status.host_ips = Some(host.addresses.iter().map(|ip| HostIP { ip: ip.clone() }).collect());
+    let host_ips: Vec<HostIP> = host.addresses.iter().map(|ip| HostIP { ip: ip.clone() }).collect();
+    status.host_ips = Some(host_ips).filter(|ips| !ips.is_empty());
     let addresses = if is_host_network(pod) { &host.addresses } else { &seen.addresses };
     if let Some(first) = addresses.first() {
         status.pod_ip = Some(first.clone());
