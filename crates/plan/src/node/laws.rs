@@ -105,18 +105,20 @@ fn check_order(machine: &Machine) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     // K-POD-1 K-POD-2 K-POD-DEL-1
     #[test]
     fn every_pod_converges_keeps_its_order_and_never_takes_an_end_back(
         spec in pod_spec(),
-        stubborn in any::<bool>(),
+        is_stubborn in any::<bool>(),
+        is_slow in any::<bool>(),
         steps in proptest::collection::vec(step(), 1..14),
     ) {
         let is_never = spec["restartPolicy"] == "Never";
         let mut machine = Machine::new(spec);
-        if stubborn {
+        machine.is_slow = is_slow;
+        if is_stubborn {
             machine.stubborn.insert("c0".to_owned());
         }
         machine.settle();
@@ -152,8 +154,10 @@ proptest! {
         spec in pod_spec(),
         steps in proptest::collection::vec(step(), 0..8),
         grace in 1i64..20,
+        is_slow in any::<bool>(),
     ) {
         let mut machine = Machine::new(spec);
+        machine.is_slow = is_slow;
         let names: Vec<String> = all_containers(&machine.pod).map(|(_, c)| c.name.clone()).collect();
         machine.stubborn.extend(names.iter().cloned());
         machine.slow_hooks.extend(names);

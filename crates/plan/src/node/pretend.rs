@@ -48,6 +48,9 @@ pub struct Machine {
     /// Exit codes on the stop signal.
     pub exit_codes: BTreeMap<String, i32>,
     pub is_removed: bool,
+    /// Nothing is done at once: what was begun ends only after a round in which it is seen under way.
+    pub is_slow: bool,
+    under_way: Vec<Action>,
 }
 
 impl Machine {
@@ -65,6 +68,8 @@ impl Machine {
             failing_probes: BTreeSet::new(),
             exit_codes: BTreeMap::new(),
             is_removed: false,
+            is_slow: false,
+            under_way: Vec::new(),
         }
     }
 
@@ -82,11 +87,14 @@ impl Machine {
         for _ in 0..ROUNDS_MAX {
             self.report();
             let plan = self.plan();
-            if plan.actions.is_empty() || self.is_removed {
+            if self.is_removed || plan.actions.is_empty() && self.under_way.is_empty() {
                 return;
             }
-            for action in plan.actions {
+            for action in std::mem::take(&mut self.under_way) {
                 self.change(|machine| machine.obey(&action));
+            }
+            for action in plan.actions {
+                self.change(|machine| machine.begin(action));
             }
         }
         panic!("still planning after {ROUNDS_MAX} rounds: {:?} {:#?}", self.plan(), self.seen);
@@ -118,7 +126,67 @@ impl Machine {
         self.told.extend(events.into_iter().map(|event| format!("{} {}", event.reason, event.message)));
     }
 
+    /// Does what is done at once; shows the rest as under way until the next round.
+    fn begin(&mut self, action: Action) {
+        if !self.is_slow {
+            return self.obey(&action);
+        }
+        match &action {
+            Action::MountVolumes => self.seen.volumes = Volumes::Mounting,
+            Action::MakeSandbox { .. } => self.seen.sandbox = Sandbox::Making,
+            Action::PullImage { container, .. } => {
+                let since = self.now();
+                self.seen.containers.entry(container.clone()).or_default().image = ImageSeen::Pulling { since };
+            }
+            Action::Start { container, .. } => {
+                let attempt = self.attempt(&action);
+                let seen = self.seen.containers.entry(container.clone()).or_default();
+                seen.last = seen.exited().cloned();
+                seen.state = State::Creating(attempt);
+            }
+            Action::PostStart { container } => self.running(container).post_start = HookSeen::Running,
+            Action::Probe { container, kind } => self.running(container).probe_mut(*kind).is_running = true,
+            Action::PreStop { container } => {
+                self.running(container).stop.as_mut().unwrap().pre_stop = HookSeen::Running;
+            }
+            Action::Stop { .. }
+            | Action::Signal { .. }
+            | Action::Kill { .. }
+            | Action::TearDownSandbox
+            | Action::UnmountVolumes
+            | Action::RemovePod => return self.obey(&action),
+        }
+        self.under_way.push(action);
+    }
+
+    fn attempt(&self, action: &Action) -> Attempt {
+        let Action::Start { container, attempt_number, sandbox_number, restart_delay_seconds } = action else {
+            panic!("{action:?} starts nothing");
+        };
+        Attempt {
+            number: *attempt_number,
+            sandbox_number: *sandbox_number,
+            restart_delay_seconds: *restart_delay_seconds,
+            id: format!("{container}-{attempt_number}"),
+            image: self.spec(container).image.clone().unwrap(),
+            image_id: "sha256:1".to_owned(),
+        }
+    }
+
+    /// Whether the container that the action is for is still there.
+    fn is_in_vain(&self, action: &Action) -> bool {
+        let (Action::PostStart { container } | Action::PreStop { container } | Action::Probe { container, .. }) =
+            action
+        else {
+            return false;
+        };
+        !self.is_running(container)
+    }
+
     fn obey(&mut self, action: &Action) {
+        if self.is_in_vain(action) {
+            return;
+        }
         let now = self.now();
         match action {
             Action::MountVolumes => self.seen.volumes = Volumes::Ready,
@@ -128,15 +196,8 @@ impl Machine {
                 self.seen.addresses = vec!["10.1.0.2".to_owned()];
             }
             Action::PullImage { container, attempt_number, .. } => self.pull(container, *attempt_number),
-            Action::Start { container, attempt_number, sandbox_number, restart_delay_seconds } => {
-                let attempt = Attempt {
-                    number: *attempt_number,
-                    sandbox_number: *sandbox_number,
-                    restart_delay_seconds: *restart_delay_seconds,
-                    id: format!("{container}-{attempt_number}"),
-                    image: self.spec(container).image.clone().unwrap(),
-                    image_id: "sha256:1".to_owned(),
-                };
+            Action::Start { container, .. } => {
+                let attempt = self.attempt(action);
                 self.start(container, attempt);
             }
             Action::PostStart { container } => {
@@ -207,7 +268,9 @@ impl Machine {
         let now = self.now();
         let seen = self.seen.containers.entry(container.to_owned()).or_default();
         assert!(seen.running().is_none(), "one attempt of {container} at a time");
-        seen.last = seen.exited().cloned();
+        if !matches!(seen.state, State::Creating(_)) {
+            seen.last = seen.exited().cloned();
+        }
         let expected = seen.last.as_ref().map_or(0, |last| last.attempt.number + 1);
         assert_eq!(attempt.number, expected, "attempts are numbered without gaps");
         seen.state = State::Running(Box::new(Running::new(attempt, 4242, now)));

@@ -4,9 +4,10 @@
 //! pod that has just been bound: nothing exists yet.
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
     /// When the node took the pod on; becomes `status.startTime`.
     pub accepted_at: Option<Timestamp>,
@@ -39,20 +40,20 @@ impl Seen {
 }
 
 /// Why the node did not admit the pod, in the words of `status.reason` and `status.message`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rejection {
     pub reason: String,
     pub message: String,
 }
 
 /// The node takes the pod away, usually because it runs short of something.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Eviction {
     pub message: String,
     pub grace_seconds: i64,
 }
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub enum Volumes {
     #[default]
     Absent,
@@ -61,7 +62,7 @@ pub enum Volumes {
     Failed(Trouble),
 }
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub enum Sandbox {
     #[default]
     Absent,
@@ -73,7 +74,7 @@ pub enum Sandbox {
 }
 
 /// Something that went wrong and is tried again.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trouble {
     /// As clients see it in `waiting.reason`; empty where no reason is shown.
     pub reason: String,
@@ -83,7 +84,7 @@ pub struct Trouble {
     pub failures: u32,
 }
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ContainerSeen {
     pub state: State,
     /// How the attempt before the current one ended.
@@ -124,7 +125,7 @@ impl ContainerSeen {
     }
 }
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub enum State {
     #[default]
     NotCreated,
@@ -134,7 +135,7 @@ pub enum State {
 }
 
 /// One run of a container, from its creation on.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
     /// From 0; equals the restart count.
     pub number: u32,
@@ -148,7 +149,7 @@ pub struct Attempt {
     pub image_id: String,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Running {
     pub attempt: Attempt,
     pub pid: u32,
@@ -167,7 +168,7 @@ impl Running {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Exit {
     pub attempt: Attempt,
     pub code: i32,
@@ -183,7 +184,7 @@ pub struct Exit {
     pub stopped_for: Option<StopReason>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub enum HookSeen {
     #[default]
     NotRun,
@@ -193,7 +194,7 @@ pub enum HookSeen {
 }
 
 /// A container's stop under way.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StopSeen {
     pub reason: StopReason,
     pub since: Timestamp,
@@ -203,7 +204,7 @@ pub struct StopSeen {
     pub killed_at: Option<Timestamp>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum StopReason {
     /// The whole pod ends: deleted, evicted, or its main containers are done.
     PodEnds,
@@ -216,7 +217,7 @@ pub enum StopReason {
     DefinitionChanged,
 }
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub enum ImageSeen {
     #[default]
     Absent,
@@ -231,7 +232,7 @@ pub enum ImageSeen {
     Failed(Trouble),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pull {
     /// The attempt that the pull was made for.
     pub attempt_number: u32,
@@ -241,7 +242,7 @@ pub struct Pull {
     pub size_bytes: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ProbeKind {
     Startup,
     Readiness,
@@ -249,7 +250,7 @@ pub enum ProbeKind {
 }
 
 /// What the probes of one kind have found; advanced by `probes::record`.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProbeSeen {
     pub is_running: bool,
     pub last_at: Option<Timestamp>,
