@@ -8,6 +8,7 @@ pub mod seen;
 pub mod actions;
 mod back_off;
 pub mod course;
+pub mod handlers;
 pub mod probes;
 mod restart;
 mod stop;
