@@ -57,13 +57,44 @@ fn every_kubectl_describes_the_common_kinds() {
         post(&space.core("events"), &event).ok();
         let ns = space.name.clone();
         let expected: &[(&[&str], &[&str])] = &[
-            (&["pod", "p"], &["Name:             p\n", "Service Account:  default\n", "Status:           Pending\n", "QoS Class:                   BestEffort\n", "an event"]),
-            (&["svc", "s"], &["Name:                     s\n", "Selector:                 app=x\n", "Port:                     <unset>  80/TCP\n"]),
+            (
+                &["pod", "p"],
+                &[
+                    "Name:             p\n",
+                    "Service Account:  default\n",
+                    "Status:           Pending\n",
+                    "QoS Class:                   BestEffort\n",
+                    "an event",
+                ],
+            ),
+            (
+                &["svc", "s"],
+                &[
+                    "Name:                     s\n",
+                    "Selector:                 app=x\n",
+                    "Port:                     <unset>  80/TCP\n",
+                ],
+            ),
             (&["job", "j"], &["Name:             j\n", "Parallelism:      1\n", "Suspend:          true\n"]),
             (&["cm", "m"], &["Name:         m\n", "key:\n----\nvalue\n"]),
             (&["secret", "x"], &["Type:  Opaque\n", "key:  5 bytes\n"]),
-            (&["deploy", "d"], &["Name:                   d\n", "Replicas:               0 desired", "StrategyType:           RollingUpdate\n"]),
-            (&["pvc", "v"], &["Name:          v\n", "StorageClass:  none\n", "Status:        Pending\n", "VolumeMode:    Filesystem\n"]),
+            (
+                &["deploy", "d"],
+                &[
+                    "Name:                   d\n",
+                    "Replicas:               0 desired",
+                    "StrategyType:           RollingUpdate\n",
+                ],
+            ),
+            (
+                &["pvc", "v"],
+                &[
+                    "Name:          v\n",
+                    "StorageClass:  none\n",
+                    "Status:        Pending\n",
+                    "VolumeMode:    Filesystem\n",
+                ],
+            ),
             (&["ns", &ns], &["Status:       Active\n", "No resource quota.\n"]),
             (&["sa", "default"], &["Name:                default\n"]),
             (&["sc", "standard"], &["IsDefaultClass:        Yes\n"]),
@@ -85,7 +116,9 @@ fn every_kubectl_labels_and_annotates() {
     for_each_kubectl("label", |space| {
         space.ok(&["create", "configmap", "a"]);
         assert_eq!(space.ok(&["label", "cm", "a", "x=1"]), "configmap/a labeled\n");
-        assert!(space.fails(&["label", "cm", "a", "x=2"]).contains("'x' already has a value (1), and --overwrite is false"));
+        assert!(
+            space.fails(&["label", "cm", "a", "x=2"]).contains("'x' already has a value (1), and --overwrite is false")
+        );
         assert_eq!(space.ok(&["label", "cm", "a", "x=2", "--overwrite"]), "configmap/a labeled\n");
         assert_eq!(space.ok(&["label", "cm", "a", "x-"]), "configmap/a unlabeled\n");
         assert_eq!(space.ok(&["annotate", "cm", "a", "n=1"]), "configmap/a annotated\n");
@@ -125,7 +158,10 @@ fn every_kubectl_runs_exposes_and_autoscales() {
         assert_eq!(printed, "horizontalpodautoscaler.autoscaling/d autoscaled\n");
         let scaler = get(&space.group("autoscaling/v2", "horizontalpodautoscalers/d")).ok();
         assert_eq!(scaler["spec"]["maxReplicas"], 3);
-        assert_eq!(scaler["spec"]["metrics"][0]["resource"]["target"], json!({"type": "Utilization", "averageUtilization": 50}));
+        assert_eq!(
+            scaler["spec"]["metrics"][0]["resource"]["target"],
+            json!({"type": "Utilization", "averageUtilization": 50})
+        );
         let older = get(&space.group("autoscaling/v1", "horizontalpodautoscalers/d")).ok();
         assert_eq!(older["spec"]["targetCPUUtilizationPercentage"], 50);
         space.ok(&["delete", "pod", "p", "--now", "--wait=false"]);
@@ -146,7 +182,10 @@ fn nodes_are_cordoned_tainted_and_drained() {
     let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": "i"}]}});
     post(&space.core("pods"), &pod).ok();
     let drained = space.ok(&["drain", node, "--force", "--timeout=20s"]);
-    assert!(drained.contains(&format!("evicting pod {}/p\npod/p evicted\nnode/{node} drained\n", space.name)), "{drained}");
+    assert!(
+        drained.contains(&format!("evicting pod {}/p\npod/p evicted\nnode/{node} drained\n", space.name)),
+        "{drained}"
+    );
     assert_eq!(get(&space.core("pods/p")).code, 404);
     let shown = squeeze(&space.ok(&["get", "node", node]));
     assert_eq!(shown[0], "NAME  STATUS  ROLES  AGE  VERSION");

@@ -16,7 +16,10 @@ fn every_kubectl_prints_the_known_errors() {
             (&["get", "ns", "x"], "Error from server (NotFound): namespaces \"x\" not found\n"),
             (&["get", "foos"], "error: the server doesn't have a resource type \"foos\"\n"),
             (&["create", "configmap", "a"], "error: failed to create configmap: configmaps \"a\" already exists\n"),
-            (&["create", "-f", "a.yaml"], "Error from server (AlreadyExists): error when creating \"a.yaml\": configmaps \"a\" already exists\n"),
+            (
+                &["create", "-f", "a.yaml"],
+                "Error from server (AlreadyExists): error when creating \"a.yaml\": configmaps \"a\" already exists\n",
+            ),
             (
                 &["--as=nobody", "get", "pods"],
                 "Error from server (Forbidden): pods is forbidden: User \"nobody\" cannot list resource \"pods\" in API group \"\" in the namespace \"{ns}\"\n",
@@ -29,14 +32,23 @@ fn every_kubectl_prints_the_known_errors() {
                 &["--as=nobody", "get", "nodes"],
                 "Error from server (Forbidden): nodes is forbidden: User \"nobody\" cannot list resource \"nodes\" in API group \"\" at the cluster scope\n",
             ),
-            (&["--as=nobody", "get", "--raw", "/metrics"], "Error from server (Forbidden): forbidden: User \"nobody\" cannot get path \"/metrics\"\n"),
-            (&["get", "--raw", "/nope"], "Error from server (NotFound): the server could not find the requested resource\n"),
+            (
+                &["--as=nobody", "get", "--raw", "/metrics"],
+                "Error from server (Forbidden): forbidden: User \"nobody\" cannot get path \"/metrics\"\n",
+            ),
+            (
+                &["get", "--raw", "/nope"],
+                "Error from server (NotFound): the server could not find the requested resource\n",
+            ),
         ];
         for (args, text) in cases {
             assert_eq!(space.fails(args), text.replace("{ns}", &space.name), "{args:?}");
         }
         let output = space.run(&["--token=nope", "--client-certificate=", "get", "pods"]);
-        assert_eq!((output.code, output.stderr.as_str()), (1, "error: You must be logged in to the server (Unauthorized)\n"));
+        assert_eq!(
+            (output.code, output.stderr.as_str()),
+            (1, "error: You must be logged in to the server (Unauthorized)\n")
+        );
     });
 }
 

@@ -87,7 +87,8 @@ impl ApiServer {
     fn check_namespace(&self, call: &Call, object: &Value) -> Result<(), ApiError> {
         let namespace = &call.path.namespace;
         let bucket = self.store.bucket("namespaces");
-        let stored = self.store.get(&bucket, namespace).ok_or_else(|| ApiError::not_found("", "namespaces", namespace))?;
+        let stored =
+            self.store.get(&bucket, namespace).ok_or_else(|| ApiError::not_found("", "namespaces", namespace))?;
         if text(object::parsed(&stored), "status.phase") != "Terminating" {
             return Ok(());
         }

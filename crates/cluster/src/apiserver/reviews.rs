@@ -116,5 +116,3 @@ fn subject(review: &Value) -> User {
         ..User::default()
     }
 }
-
-
