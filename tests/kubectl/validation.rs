@@ -111,7 +111,7 @@ fn pods_are_checked() {
     let standard = ["must be a standard resource type or fully qualified", "must be a standard resource for containers"];
     let expected: Vec<String> = ["limits", "requests"].iter().flat_map(|side| standard.map(|text| format!("{at}.{side}[foo]: Invalid value: \"foo\": {text}"))).collect();
     check(resources(json!({"limits": {"foo": "1"}})), &expected.iter().map(String::as_str).collect::<Vec<_>>());
-    check(pod(json!({"tolerations": [{"operator": "Near"}]})), &["spec.tolerations[0].operator: Unsupported value: \"Near\": supported values: \"Equal\", \"Exists\""]);
+    check(pod(json!({"tolerations": [{"key": "k", "operator": "Near"}]})), &["spec.tolerations[0].operator: Unsupported value: \"Near\": supported values: \"Equal\", \"Exists\""]);
 }
 
 #[test]
