@@ -48,6 +48,7 @@ impl ApiServer {
                 defaults::pod::scheduling_gated(object, &time::seconds(call.now));
                 defaults::pod::match_label_keys(object);
             }
+            ("", "Node") => volley_plan::control::node::taint_new(object),
             ("", "PersistentVolumeClaim") => {
                 admit::storage_class(object, &self.facts("storage.k8s.io/storageclasses", ""));
                 limits::claim(object, &self.facts("limitranges", &namespace)).map_err(refuse)?;

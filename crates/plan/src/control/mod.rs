@@ -26,6 +26,7 @@ pub mod garbage;
 pub mod namespace;
 
 pub mod endpoints;
+pub mod node;
 pub mod placement;
 pub mod volumes;
 
