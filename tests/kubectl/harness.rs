@@ -208,11 +208,6 @@ impl Space {
         self.ok_with(&["apply", "-f", "-"], yaml)
     }
 
-    #[track_caller]
-    pub fn create(&self, yaml: &str) -> String {
-        self.ok_with(&["create", "-f", "-"], yaml)
-    }
-
     /// Writes a file into the folder that kubectl runs in.
     pub fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.folder.join(name);
@@ -232,7 +227,7 @@ impl Space {
     /// Starts a long-running command; it is killed when dropped.
     pub fn start(&self, args: &[&str]) -> Running {
         let mut command = self.command(args);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn();
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let mut child = child.expect("kubectl starts");
         let stdout = child.stdout.take().expect("stdout is piped");
         let (send, lines) = std::sync::mpsc::channel();
