@@ -1,6 +1,6 @@
 //! What admission adds and refuses: accounts, tolerations, priorities, quotas and limits.
 
-use crate::harness::{Space, eventually, for_each_kubectl};
+use crate::harness::{Space, eventually, for_some_kubectls};
 use crate::http::{get, patch, post};
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ fn refused(space: &Space, body: &Value) -> String {
 // K-ADM-2
 #[test]
 fn a_missing_account_is_named() {
-    for_each_kubectl("account", |space| {
+    for_some_kubectls("account", |space| {
         ready(space);
         let yaml = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {serviceAccountName: nope, containers: [{name: c, image: i}]}\n";
         let text = format!(
@@ -83,7 +83,7 @@ fn priorities_come_from_classes() {
 // K-ADM-1 K-ADM-5
 #[test]
 fn quotas_count_pods_as_they_are_made() {
-    for_each_kubectl("quota", |space| {
+    for_some_kubectls("quota", |space| {
         ready(space);
         space.ok(&["create", "quota", "q", "--hard=pods=1"]);
         eventually("the quota's status", || {

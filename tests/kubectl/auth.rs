@@ -1,6 +1,6 @@
 //! Who may do what: reviews, roles, service account tokens and impersonation.
 
-use crate::harness::{Space, eventually, for_each_kubectl, squeeze};
+use crate::harness::{Space, eventually, for_each_kubectl, for_some_kubectls, squeeze};
 use crate::http::{anonymous, get, post, request};
 use serde_json::{Value, json};
 
@@ -80,7 +80,7 @@ fn claims(token: &str) -> Value {
 // K-AUTH-2 K-AUTH-3 K-AUTH-5 K-SUB-4
 #[test]
 fn service_accounts_get_tokens_and_use_them() {
-    for_each_kubectl("token", |space| {
+    for_some_kubectls("token", |space| {
         space.ok(&["create", "serviceaccount", "robot"]);
         let token = space.ok(&["create", "token", "robot", "--duration=20m"]);
         let token = token.trim();

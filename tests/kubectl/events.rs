@@ -1,6 +1,6 @@
 //! Events in their two groups, as kubectl shows them.
 
-use crate::harness::{Space, for_each_kubectl, squeeze};
+use crate::harness::{Space, for_some_kubectls, squeeze};
 use crate::http::{get, patch, post};
 use serde_json::{Value, json};
 
@@ -89,7 +89,7 @@ fn repetition_is_counted_by_the_emitter() {
 
 #[test]
 fn every_kubectl_shows_events() {
-    for_each_kubectl("show", |space| {
+    for_some_kubectls("show", |space| {
         post(&space.core("events"), &core_event(space, "e")).ok();
         let table = squeeze(&space.ok(&["get", "events"]));
         assert_eq!(table[0], "LAST SEEN  TYPE  REASON  OBJECT  MESSAGE");

@@ -1,6 +1,6 @@
 //! Server-side apply: ownership, conflicts, removal, and what managedFields say.
 
-use crate::harness::{Space, for_each_kubectl};
+use crate::harness::{Space, for_some_kubectls};
 use crate::http::{get, patch, post, put};
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ fn entry<'a>(object: &'a Value, manager: &str) -> &'a Value {
 // K-SSA-4 K-SSA-8 K-SSA-13
 #[test]
 fn every_kubectl_applies_as_two_managers() {
-    for_each_kubectl("managers", |space| {
+    for_some_kubectls("managers", |space| {
         let yaml = |data: &str| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata: {data}\n");
         let apply = |manager: &str, data: &str, more: &[&str]| {
             let flag = format!("--field-manager={manager}");
@@ -229,7 +229,7 @@ fn managed_fields_can_be_cleared() {
 
 #[test]
 fn every_kubectl_moves_from_client_side_to_server_side_apply() {
-    for_each_kubectl("migrate", |space| {
+    for_some_kubectls("migrate", |space| {
         let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: v, gone: x}\n";
         space.apply(yaml);
         let said = space.run_with(&["apply", "--server-side", "-f", "-"], &yaml.replace(", gone: x", ""));

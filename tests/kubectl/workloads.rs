@@ -1,6 +1,6 @@
 //! What the controllers make of workloads, as clients see it. Pods do not run here, so the tests play the node's part.
 
-use crate::harness::{Space, eventually, for_each_kubectl, squeeze};
+use crate::harness::{Space, eventually, for_some_kubectls, squeeze};
 use crate::http::{delete, get, patch, post, request};
 use serde_json::{Value, json};
 
@@ -107,7 +107,7 @@ fn deployments_roll_out_and_back() {
 // K-SUB-1
 #[test]
 fn every_kubectl_scales() {
-    for_each_kubectl("scale", |space| {
+    for_some_kubectls("scale", |space| {
         space.apply(&DEPLOYMENT.replace("replicas: 2", "replicas: 1"));
         assert_eq!(space.ok(&["scale", "deploy/web", "--replicas=0"]), "deployment.apps/web scaled\n");
         let scale = get(&space.group("apps/v1", "deployments/web/scale")).ok();
@@ -415,7 +415,7 @@ fn claims_are_bound() {
 // K-NS-1
 #[test]
 fn every_kubectl_deletes_a_namespace_with_all_in_it() {
-    for_each_kubectl("whole", |space| {
+    for_some_kubectls("whole", |space| {
         let name = format!("{}-inner", space.name);
         space.ok(&["create", "ns", &name]);
         let inner = |plural: &str| format!("/api/v1/namespaces/{name}/{plural}");
