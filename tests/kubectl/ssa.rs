@@ -191,11 +191,12 @@ fn applying_the_same_again_changes_nothing() {
 fn managed_fields_can_be_cleared() {
     let space = Space::new("cleared");
     let made = apply(&space, "m", json!({"a": "1"})).ok();
-    let cleared = patch("json", &space.core("configmaps/a"), &json!([{"op": "replace", "path": "/metadata/managedFields", "value": [{}]}])).ok();
-    assert_eq!(cleared["metadata"].get("managedFields"), None);
+    patch("merge", &space.core("configmaps/a?fieldManager=p"), &json!({"data": {"a": "2"}})).ok();
     let stale = json!([{"op": "replace", "path": "/metadata/managedFields", "value": [{}]},
         {"op": "replace", "path": "/metadata/resourceVersion", "value": made["metadata"]["resourceVersion"]}]);
     assert_eq!(patch("json", &space.core("configmaps/a"), &stale).code, 409);
+    let cleared = patch("json", &space.core("configmaps/a"), &json!([{"op": "replace", "path": "/metadata/managedFields", "value": [{}]}])).ok();
+    assert_eq!(cleared["metadata"].get("managedFields"), None);
     let mut object = get(&space.core("configmaps/a")).ok();
     object["data"]["b"] = "2".into();
     assert_eq!(put(&space.core("configmaps/a?fieldManager=p"), &object).code, 200);

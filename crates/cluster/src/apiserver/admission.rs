@@ -2,6 +2,7 @@
 
 use super::ApiServer;
 use super::call::Call;
+use super::local;
 use super::object::{self, Meta};
 use crate::store::{Change, Expect, Write};
 use serde_json::Value;
@@ -25,7 +26,7 @@ impl ApiServer {
         }
         if resource.custom.as_ref().is_some_and(|custom| custom.is_terminating) {
             let why = "create not allowed while custom resource definition is terminating";
-            return Err(ApiError::new(405, "MethodNotAllowed", why));
+            return Err(call.forbidden(text(object, "metadata.name"), why));
         }
         let name = text(object, "metadata.name").to_owned();
         let refuse = |why: String| call.forbidden(&name, &why);
@@ -56,6 +57,8 @@ impl ApiServer {
                 admit::priority_class(object, &others).map_err(refuse)?;
             }
             ("", "Service") => self.assign_addresses(call, object, None)?,
+            // The cluster's own node is ready from the start; others say so themselves.
+            ("", "Node") if !local::is_own(&call.user) => defaults::prepare::taint_new_node(object),
             ("rbac.authorization.k8s.io", _) => self.check_escalation(call, object)?,
             _ => {}
         }
@@ -71,6 +74,7 @@ impl ApiServer {
         let resource = call.resource.clone();
         match (&*resource.group, &*resource.kind) {
             ("", "Service") => self.assign_addresses(call, new, Some(old))?,
+            ("", "Pod") => admit::tolerations(new),
             ("rbac.authorization.k8s.io", _) if without_metadata(new) != without_metadata(old) => {
                 self.check_escalation(call, new)?;
             }

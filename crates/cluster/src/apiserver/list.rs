@@ -374,7 +374,7 @@ impl ApiServer {
 pub fn revision(text: &str) -> Result<Revision, ApiError> {
     text.parse().map_err(|_| {
         ApiError::bad_request(format!(
-            "invalid resource version: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+            "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
         ))
     })
 }

@@ -9,6 +9,7 @@ pub mod call;
 pub mod object;
 pub mod answer;
 pub mod write;
+pub mod patch_words;
 pub mod strategy;
 pub mod admission;
 pub mod addresses;
@@ -211,10 +212,10 @@ impl ApiServer {
         }
         let query = Query::parse(request.uri().query().unwrap_or_default());
         match path.trim_end_matches('/') {
-            "/healthz" | "/livez" | "/readyz" if query.get("verbose").is_some() => {
-                answer::text(200, "[+]ping ok\n[+]store ok\nhealthz check passed\n")
+            "/livez" => health("livez", None, &query),
+            "/healthz" | "/readyz" => {
+                health(path.trim_matches('/'), self.store.failure().map(ToString::to_string), &query)
             }
-            "/healthz" | "/livez" | "/readyz" => answer::text(200, "ok"),
             "/version" => answer::value(200, &discovery::version(), Form::JSON),
             "/metrics" => answer::text(200, self.metrics.render(self)),
             "" => answer::value(200, &self.paths(), Form::JSON),
@@ -250,12 +251,13 @@ impl ApiServer {
     ) -> Result<Answer, ApiError> {
         let catalogue = self.catalogue();
         let Some(resource) = catalogue.get(&path.group, &path.version, &path.plural).cloned() else {
-            let known = catalogue.serves(&path.group, &path.version);
+            let known = catalogue.groups.iter().any(|(group, _)| **group == *path.group);
             return if known { Err(ApiError::unknown_resource()) } else { Ok(answer::no_page()) };
         };
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let verb = verb(&parts.method, &path, &query)?;
+        check_scope(&resource, &path, verb)?;
         self.authorize(&user, verb, &path, &query)?;
         let header = |name: &str| header(&parts.headers, name);
         let mut call = Call {
@@ -273,10 +275,15 @@ impl ApiServer {
             warnings: Vec::new(),
         };
         let form = negotiate(&call.accept, true)?;
+        call.warnings.extend(call.resource.custom.as_ref().and_then(|custom| custom.deprecation.clone()));
         if verb == "watch" {
-            return self.watch(call, form);
+            let warnings = std::mem::take(&mut call.warnings);
+            let mut answer = self.watch(call, form)?;
+            answer::warn(&mut answer, &warnings);
+            return Ok(answer);
         }
-        let mut answer = self.verb(verb, &mut call, form).await?;
+        // What was odd about a request is told even when something else about it was wrong.
+        let mut answer = self.verb(verb, &mut call, form).await.unwrap_or_else(|error| answer::error(&error));
         answer::warn(&mut answer, &call.warnings);
         Ok(answer)
     }
@@ -322,6 +329,33 @@ impl ApiServer {
         if let Err(error) = self.fill_namespace(name).await {
             tracing::debug!(%error, name, "a new namespace is left to its controller");
         }
+    }
+}
+
+/// Whether a path is one of its resource: in a namespace, on all of them, or outside (spec K 14.2).
+fn check_scope(resource: &Resource, path: &ResourcePath, verb: &str) -> Result<(), ApiError> {
+    let in_namespace = !path.namespace.is_empty();
+    if in_namespace && !resource.namespaced {
+        return Err(ApiError::unknown_resource());
+    }
+    if !resource.namespaced || in_namespace {
+        return Ok(());
+    }
+    match verb {
+        _ if !path.name.is_empty() => Err(ApiError::unknown_resource()),
+        "create" | "deletecollection" => Err(ApiError::method_not_allowed()),
+        _ => Ok(()),
+    }
+}
+
+/// `ok`, or what is wrong; the server is alive as long as it answers, and ready as long as it can write.
+fn health(name: &str, failure: Option<String>, query: &Query) -> Answer {
+    match failure {
+        Some(why) => answer::text(500, format!("[+]ping ok\n[-]store failed: {why}\n{name} check failed\n")),
+        None if query.get("verbose").is_some() => {
+            answer::text(200, format!("[+]ping ok\n[+]store ok\n{name} check passed\n"))
+        }
+        None => answer::text(200, "ok"),
     }
 }
 

@@ -90,9 +90,9 @@ impl Query {
 
     /// A whole number, or the 400 that a client expects for a value that is none.
     pub fn number(&self, name: &str) -> Result<Option<i64>, ApiError> {
-        let Some(text) = self.get(name).filter(|text| !text.is_empty()) else { return Ok(None) };
+        let Some(text) = self.get(name) else { return Ok(None) };
         let parsed = text.parse().map_err(|_| {
-            ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax (parameter {name})"))
+            ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
         });
         parsed.map(Some)
     }

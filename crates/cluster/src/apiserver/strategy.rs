@@ -143,7 +143,7 @@ pub fn status_metadata(resource: &Resource) -> &'static [&'static str] {
 
 /// Whether `metadata.generation` rises with this change (spec K-OBJ-3, K-CR-2).
 pub fn generation_rises(resource: &Resource, subresource: &str, old: &Value, new: &Value) -> bool {
-    if subresource == "status" {
+    if matches!(subresource, "status" | "binding") {
         return false;
     }
     if let Some(custom) = &resource.custom {

@@ -98,6 +98,7 @@ impl ApiServer {
     /// Binds a pod to a node, once (spec K-SUB-2).
     async fn bind(&self, call: &mut Call) -> Result<Answer, ApiError> {
         let binding = loose(&call.content_type, &call.body, "Binding")?;
+        check_name(call, &binding, "Binding")?;
         let node = text(&binding, "target.name").to_owned();
         if node.is_empty() {
             let error = FieldError::required("target.name", "");
@@ -106,9 +107,14 @@ impl ApiServer {
         let options = call.write_options("CreateOptions")?;
         let (pod, now) = (call.path.name.clone(), time::seconds(call.now));
         let annotations = binding["metadata"]["annotations"].clone();
+        let wanted_uid = text(&binding, "metadata.uid").to_owned();
         let edit = move |object: &mut Value| {
             let current = text(object, "spec.nodeName");
             let refuse = |why: String| Err(ApiError::conflict("", "pods/binding", &pod, &why));
+            let uid = text(object, "metadata.uid");
+            if !wanted_uid.is_empty() && wanted_uid != uid {
+                return refuse(format!("Precondition failed: UID in precondition: {wanted_uid}, UID in object meta: {uid}"));
+            }
             if !current.is_empty() {
                 return refuse(format!("pod {pod} is already assigned to node \"{current}\""));
             }
@@ -131,6 +137,7 @@ impl ApiServer {
     /// Deletes a pod gracefully unless a disruption budget forbids it (spec K-SUB-3).
     async fn evict(&self, call: &mut Call) -> Result<Answer, ApiError> {
         let eviction = loose(&call.content_type, &call.body, "Eviction")?;
+        check_name(call, &eviction, "Eviction")?;
         let pod = self.stored(call)?;
         let asked = &eviction["deleteOptions"];
         let options = DeleteOptions {
@@ -262,6 +269,14 @@ impl ApiServer {
         request["status"] = json!({"token": token, "expirationTimestamp": time::seconds(ends)});
         Ok(answer::value(201, &request, form))
     }
+}
+
+/// What acts on a pod must name it, as the URL does.
+fn check_name(call: &Call, body: &Value, kind: &str) -> Result<(), ApiError> {
+    if text(body, "metadata.name") == call.path.name {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(format!("name in URL does not match name in {kind} object")))
 }
 
 /// Puts a condition in the place of the one of its type.
