@@ -207,8 +207,9 @@ pub async fn fan_out(server: &Server, hello: &Server, quick: bool, table: &mut T
     for watchers in scales {
         let events = (WATCH_BYTES_MAX / 2500 / watchers).min(4000);
         let value = watched(&server.access, *watchers, events, "f").await?;
-        let bare =
-            read_streams(&hello.access, *watchers, &format!("/stream/{events}"), events, async { Ok(()) }).await?;
+        let bare = Streams::open(&hello.access, *watchers, &format!("/stream/{events}"), events).await?;
+        let opened = bare.opened;
+        let bare = bare.per_second_since(opened).await?;
         let scale = format!("{watchers} watchers, {events} events");
         let reference = ("bare TLS server, same lines", bare);
         table.add(Row { figure: "watch events delivered", scale, value, unit: "/s", reference });
