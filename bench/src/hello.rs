@@ -53,8 +53,7 @@ async fn answer(request: Request<Incoming>, line: Bytes) -> Result<Response<BoxB
 /// Serves until killed; prints a kubeconfig for it, then `---`.
 pub async fn serve() -> Result<()> {
     let key = KeyPair::generate()?;
-    let mut params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
-    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
     let certificate = params.self_signed(&key)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut tls = rustls::ServerConfig::builder_with_provider(provider)

@@ -167,31 +167,38 @@ async fn count_lines(body: hyper::body::Incoming, enough: usize, total: Arc<Atom
     Ok(())
 }
 
-/// Streams of so many readers over few connections, each read to its end; lines per second of all together.
-async fn read_streams(
-    access: &Access,
+/// Streams of so many readers over few connections, each read until it has its lines.
+struct Streams {
     readers: usize,
-    path: &str,
     lines: usize,
-    start: impl Future<Output = Result<()>>,
-) -> Result<f64> {
-    let total = Arc::new(AtomicUsize::new(0));
-    let mut tasks = Vec::new();
-    let mut connection = access.connect(Protocol::Http2).await?;
-    for number in 0..readers {
-        if number > 0 && number % STREAMS == 0 {
-            connection = access.connect(Protocol::Http2).await?;
+    total: Arc<AtomicUsize>,
+    tasks: Vec<tokio::task::JoinHandle<Result<()>>>,
+    opened: Instant,
+}
+
+impl Streams {
+    async fn open(access: &Access, readers: usize, path: &str, lines: usize) -> Result<Streams> {
+        let (opened, total, mut tasks) = (Instant::now(), Arc::new(AtomicUsize::new(0)), Vec::new());
+        let mut connection = access.connect(Protocol::Http2).await?;
+        for number in 0..readers {
+            if number > 0 && number % STREAMS == 0 {
+                connection = access.connect(Protocol::Http2).await?;
+            }
+            let answer = connection.open(Method::GET, path, Bytes::new()).await?;
+            tasks.push(tokio::spawn(count_lines(answer.into_body(), lines, total.clone())));
         }
-        let answer = connection.open(Method::GET, path, Bytes::new()).await?;
-        tasks.push(tokio::spawn(count_lines(answer.into_body(), lines, total.clone())));
+        Ok(Streams { readers, lines, total, tasks, opened })
     }
-    let begun = Instant::now();
-    start.await?;
-    for task in tasks {
-        task.await??;
+
+    /// Lines per second of all together, from a moment until the last reader has its last line.
+    async fn per_second_since(self, begun: Instant) -> Result<f64> {
+        for task in self.tasks {
+            task.await??;
+        }
+        let wanted = self.readers * self.lines;
+        anyhow::ensure!(self.total.load(Ordering::Relaxed) >= wanted, "some lines never came");
+        Ok(wanted as f64 / begun.elapsed().as_secs_f64())
     }
-    anyhow::ensure!(total.load(Ordering::Relaxed) >= readers * lines, "some lines never came");
-    Ok((readers * lines) as f64 / begun.elapsed().as_secs_f64())
 }
 
 pub async fn fan_out(server: &Server, hello: &Server, quick: bool, table: &mut Table) -> Result<()> {
@@ -200,8 +207,9 @@ pub async fn fan_out(server: &Server, hello: &Server, quick: bool, table: &mut T
     for watchers in scales {
         let events = (WATCH_BYTES_MAX / 2500 / watchers).min(4000);
         let value = watched(&server.access, *watchers, events, "f").await?;
-        let bare =
-            read_streams(&hello.access, *watchers, &format!("/stream/{events}"), events, async { Ok(()) }).await?;
+        let bare = Streams::open(&hello.access, *watchers, &format!("/stream/{events}"), events).await?;
+        let opened = bare.opened;
+        let bare = bare.per_second_since(opened).await?;
         let scale = format!("{watchers} watchers, {events} events");
         let reference = ("bare TLS server, same lines", bare);
         table.add(Row { figure: "watch events delivered", scale, value, unit: "/s", reference });
@@ -225,7 +233,10 @@ async fn watched(access: &Access, watchers: usize, events: usize, prefix: &str) 
     let revision = list["metadata"]["resourceVersion"].as_str().context("a list has a revision")?;
     let path = format!("{PODS}?watch=1&resourceVersion={revision}");
     let prefix = format!("{prefix}{watchers}");
-    read_streams(access, watchers, &path, events, write_pods(access, &prefix, events)).await
+    let streams = Streams::open(access, watchers, &path, events).await?;
+    let begun = Instant::now();
+    write_pods(access, &prefix, events).await?;
+    streams.per_second_since(begun).await
 }
 
 /// Creates pods by 32 clients.
