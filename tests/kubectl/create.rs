@@ -10,12 +10,26 @@ const GENERATORS: &[(&str, &[&str])] = &[
     ("secret/made", &["create", "secret", "generic", "made", "--from-literal=user=admin", "--from-literal=empty="]),
     (
         "secret/pull",
-        &["create", "secret", "docker-registry", "pull", "--docker-server=r.example.com", "--docker-username=u", "--docker-password=p"],
+        &[
+            "create",
+            "secret",
+            "docker-registry",
+            "pull",
+            "--docker-server=r.example.com",
+            "--docker-username=u",
+            "--docker-password=p",
+        ],
     ),
     ("serviceaccount/made", &["create", "serviceaccount", "made"]),
     ("resourcequota/made", &["create", "quota", "made", "--hard=cpu=1,memory=1Gi,pods=2"]),
-    ("role.rbac.authorization.k8s.io/made", &["create", "role", "made", "--verb=get,list", "--resource=pods,deployments.apps"]),
-    ("rolebinding.rbac.authorization.k8s.io/made", &["create", "rolebinding", "made", "--role=made", "--serviceaccount=other:sa", "--user=jane"]),
+    (
+        "role.rbac.authorization.k8s.io/made",
+        &["create", "role", "made", "--verb=get,list", "--resource=pods,deployments.apps"],
+    ),
+    (
+        "rolebinding.rbac.authorization.k8s.io/made",
+        &["create", "rolebinding", "made", "--role=made", "--serviceaccount=other:sa", "--user=jane"],
+    ),
     ("service/plain", &["create", "service", "clusterip", "plain", "--tcp=80:8080"]),
     ("service/headless", &["create", "service", "clusterip", "headless", "--clusterip=None"]),
     ("service/port", &["create", "service", "nodeport", "port", "--tcp=80"]),
@@ -81,12 +95,18 @@ fn cluster_kinds_are_made_by_every_kubectl() {
     for_each_kubectl("cluster-kinds", |space| {
         let n = &space.name;
         assert_eq!(space.ok(&["create", "namespace", &format!("{n}-x")]), format!("namespace/{n}-x created\n"));
-        assert_eq!(space.ok(&["create", "clusterrole", n, "--verb=get", "--resource=pods"]), format!("clusterrole.rbac.authorization.k8s.io/{n} created\n"));
+        assert_eq!(
+            space.ok(&["create", "clusterrole", n, "--verb=get", "--resource=pods"]),
+            format!("clusterrole.rbac.authorization.k8s.io/{n} created\n")
+        );
         assert_eq!(
             space.ok(&["create", "clusterrolebinding", n, "--clusterrole=view", "--group=devs"]),
             format!("clusterrolebinding.rbac.authorization.k8s.io/{n} created\n")
         );
-        assert_eq!(space.ok(&["create", "priorityclass", n, "--value=7", "--description=seven"]), format!("priorityclass.scheduling.k8s.io/{n} created\n"));
+        assert_eq!(
+            space.ok(&["create", "priorityclass", n, "--value=7", "--description=seven"]),
+            format!("priorityclass.scheduling.k8s.io/{n} created\n")
+        );
         let class = space.json(&["get", "pc", n]);
         assert_eq!((&class["value"], &class["preemptionPolicy"]), (&json!(7), &json!("PreemptLowerPriority")));
         let token = space.ok(&["create", "serviceaccount", "s"]) + &space.ok(&["create", "token", "s"]);
@@ -201,8 +221,14 @@ fn names_follow_the_rules_of_their_kind() {
     let body = json!({"metadata": {"name": "1a"}, "spec": {"ports": [{"port": 80}]}});
     assert_eq!(refused(&space.core("services"), body), format!("Invalid value: \"1a\": {service}"));
     let long = "a".repeat(254);
-    assert_eq!(refused(&space.core("configmaps"), named(&long)), format!("Invalid value: \"{long}\": must be no more than 253 characters"));
-    assert_eq!(refused(&space.group("rbac.authorization.k8s.io/v1", "roles"), named("a%b")), "Invalid value: \"a%b\": may not contain '%'");
+    assert_eq!(
+        refused(&space.core("configmaps"), named(&long)),
+        format!("Invalid value: \"{long}\": must be no more than 253 characters")
+    );
+    assert_eq!(
+        refused(&space.group("rbac.authorization.k8s.io/v1", "roles"), named("a%b")),
+        "Invalid value: \"a%b\": may not contain '%'"
+    );
     assert_eq!(post(&space.group("rbac.authorization.k8s.io/v1", "roles"), &named("Any:Thing")).code, 201);
     let labelled = json!({"metadata": {"name": "a", "labels": {"k": "v".repeat(64)}}});
     let text = refused(&space.core("configmaps"), labelled);
@@ -274,7 +300,10 @@ fn every_kubectl_reports_a_stale_replace_as_conflict() {
         let said = space.fails(&["replace", "-f", "old.yaml"]);
         let text = "Error from server (Conflict): error when replacing \"old.yaml\": Operation cannot be fulfilled on configmaps \"a\": the object has been modified; please apply your changes to the latest version and try again\n";
         assert_eq!(said, text);
-        assert_eq!(space.ok(&["replace", "--force", "-f", "old.yaml"]), format!("configmap \"a\" deleted{}\nconfigmap/a replaced\n", from(space)));
+        assert_eq!(
+            space.ok(&["replace", "--force", "-f", "old.yaml"]),
+            format!("configmap \"a\" deleted{}\nconfigmap/a replaced\n", from(space))
+        );
     });
 }
 
@@ -330,12 +359,17 @@ fn uid_and_name_of_the_body_must_match() {
     post(&space.core("configmaps"), &json!({"metadata": {"name": "a"}})).ok();
     let path = space.core("configmaps/a");
     let other = put(&path, &json!({"metadata": {"name": "b"}}));
-    assert_eq!(other.status(), (400, "BadRequest".into(), "the name of the object (b) does not match the name on the URL (a)".into()));
+    assert_eq!(
+        other.status(),
+        (400, "BadRequest".into(), "the name of the object (b) does not match the name on the URL (a)".into())
+    );
     let uid = "00000000-0000-0000-0000-000000000000";
     let other = put(&path, &json!({"metadata": {"name": "a", "uid": uid}}));
     assert_eq!((other.code, other.status().1.as_str()), (409, "Conflict"));
     let real = get(&path).ok()["metadata"]["uid"].as_str().unwrap().to_owned();
-    let text = format!("Operation cannot be fulfilled on configmaps \"a\": Precondition failed: UID in precondition: {uid}, UID in object meta: {real}");
+    let text = format!(
+        "Operation cannot be fulfilled on configmaps \"a\": Precondition failed: UID in precondition: {uid}, UID in object meta: {real}"
+    );
     assert_eq!(other.status().2, text);
 }
 
@@ -373,7 +407,10 @@ fn a_dry_run_answers_as_if_and_stores_nothing() {
     for_each_kubectl("dry", |space| {
         let printed = space.ok(&["create", "configmap", "a", "--dry-run=server", "-o", "name"]);
         assert_eq!(printed, "configmap/a\n");
-        assert_eq!(space.ok(&["create", "configmap", "a", "--dry-run=server"]), "configmap/a created (server dry run)\n");
+        assert_eq!(
+            space.ok(&["create", "configmap", "a", "--dry-run=server"]),
+            "configmap/a created (server dry run)\n"
+        );
         assert!(space.fails(&["get", "cm", "a"]).starts_with("Error from server (NotFound)"));
     });
 }
@@ -384,7 +421,10 @@ fn the_field_manager_is_named_or_the_user_agent() {
     let space = Space::new("manager");
     let manager = |query: &str, agent: &str| {
         let path = space.core(&format!("configmaps{query}"));
-        let answer = request("POST", &path).header("User-Agent", agent).json(&json!({"metadata": {"generateName": "a"}, "data": {"k": "v"}})).send();
+        let answer = request("POST", &path)
+            .header("User-Agent", agent)
+            .json(&json!({"metadata": {"generateName": "a"}, "data": {"k": "v"}}))
+            .send();
         (answer.code, answer.json()["metadata"]["managedFields"][0]["manager"].clone())
     };
     assert_eq!(manager("?fieldManager=me", "agent/1.0"), (201, json!("me")));
@@ -405,7 +445,10 @@ fn every_kubectl_names_unknown_fields_as_asked() {
         let output = space.run_with(&["create", "--dry-run=server", "--validate=warn", "-f", "-"], STRICT_POD);
         assert_eq!(output.code, 0, "{}", output.stderr);
         let warnings: Vec<&str> = output.stderr.lines().collect();
-        assert_eq!(warnings, ["Warning: unknown field \"spec.containers[0].imagee\"", "Warning: unknown field \"spec.foo\""]);
+        assert_eq!(
+            warnings,
+            ["Warning: unknown field \"spec.containers[0].imagee\"", "Warning: unknown field \"spec.foo\""]
+        );
         let output = space.run_with(&["create", "--dry-run=server", "--validate=ignore", "-f", "-"], STRICT_POD);
         assert_eq!((output.code, output.stderr.as_str()), (0, ""));
     });
@@ -416,7 +459,8 @@ fn every_kubectl_names_unknown_fields_as_asked() {
 fn strictness_reaches_duplicates_and_patches() {
     let space = Space::new("dup");
     let body = r#"{"metadata":{"name":"a"},"data":{"k":"1","k":"2"}}"#;
-    let answer = request("POST", &space.core("configmaps?fieldValidation=Strict")).body("application/json", body).send();
+    let answer =
+        request("POST", &space.core("configmaps?fieldValidation=Strict")).body("application/json", body).send();
     let text = "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: duplicate field \"data.k\"";
     assert_eq!(answer.status(), (400, "BadRequest".into(), text.into()));
     let answer = request("POST", &space.core("configmaps")).body("application/json", body).send();

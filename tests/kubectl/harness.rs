@@ -85,12 +85,16 @@ pub struct Kubectl {
 /// Every kubectl of this machine, oldest first: on the PATH, beside it, and named by `VOLLEY_KUBECTL` (`:`-separated).
 fn find_kubectls() -> Vec<Kubectl> {
     let mut paths: Vec<PathBuf> = Vec::new();
-    let listed = |name: &str| std::env::var_os(name).map(|v| std::env::split_paths(&v).collect::<Vec<_>>()).unwrap_or_default();
+    let listed =
+        |name: &str| std::env::var_os(name).map(|v| std::env::split_paths(&v).collect::<Vec<_>>()).unwrap_or_default();
     paths.extend(listed("PATH").into_iter().map(|folder| folder.join("kubectl")));
     paths.extend(listed("VOLLEY_KUBECTL"));
     for folder in KUBECTL_FOLDERS {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-        paths.extend(entries.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("kubectl.1."))));
+        paths.extend(
+            entries
+                .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("kubectl.1."))),
+        );
     }
     let mut found: Vec<Kubectl> = paths.into_iter().filter(|path| path.is_file()).filter_map(kubectl_at).collect();
     found.sort_by_key(|kubectl| kubectl.minor);

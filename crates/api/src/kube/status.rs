@@ -92,7 +92,8 @@ impl ApiError {
 
     /// One 422 answer for all problems of an object; `kind` is the Kind, not the plural.
     pub fn invalid(group: &str, kind: &str, name: &str, mut errors: Vec<FieldError>) -> Self {
-        errors.sort_by(|a, b| a.path.cmp(&b.path));
+        // The note that other checks were left out has no place in the object; it stands after the faults it speaks of.
+        errors.sort_by(|a, b| (a.path == "<nil>", &a.path).cmp(&(b.path == "<nil>", &b.path)));
         let causes: Vec<Value> =
             errors.iter().map(|e| json!({"reason": e.problem.reason(), "message": e.text, "field": e.path})).collect();
         // The message says each thing once; the causes are all there.

@@ -2,6 +2,7 @@
 
 use super::ApiServer;
 use super::call::Call;
+use super::local;
 use super::object::{self, Meta};
 use crate::store::{Change, Expect, Write};
 use serde_json::Value;
@@ -59,6 +60,8 @@ impl ApiServer {
             }
             ("", "Service") => self.assign_addresses(call, object, None)?,
             ("batch", "CronJob") => check_zone(call, object, None)?,
+            // The cluster's own node is ready from the start; others say so themselves.
+            ("", "Node") if !local::is_own(&call.user) => defaults::prepare::taint_new_node(object),
             ("rbac.authorization.k8s.io", _) => self.check_escalation(call, object)?,
             _ => {}
         }
@@ -104,7 +107,8 @@ impl ApiServer {
     fn check_namespace(&self, call: &Call, object: &Value) -> Result<(), ApiError> {
         let namespace = &call.path.namespace;
         let bucket = self.store.bucket("namespaces");
-        let stored = self.store.get(&bucket, namespace).ok_or_else(|| ApiError::not_found("", "namespaces", namespace))?;
+        let stored =
+            self.store.get(&bucket, namespace).ok_or_else(|| ApiError::not_found("", "namespaces", namespace))?;
         if text(object::parsed(&stored), "status.phase") != "Terminating" {
             return Ok(());
         }

@@ -46,7 +46,8 @@ impl ApiServer {
             headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).map(str::to_owned).collect()
         };
         let Some(name) = values("impersonate-user").into_iter().next() else {
-            let groups: Vec<String> = values("impersonate-group").iter().map(|g| format!("{{Group  {g}    }}")).collect();
+            let groups: Vec<String> =
+                values("impersonate-group").iter().map(|g| format!("{{Group  {g}    }}")).collect();
             if groups.is_empty() {
                 return Ok(user);
             }

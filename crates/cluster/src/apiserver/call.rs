@@ -235,7 +235,9 @@ pub fn loose(content_type: &str, body: &[u8], kind: &str) -> Result<Value, ApiEr
     if value.is_object() || value.is_null() {
         return Ok(value);
     }
-    Err(ApiError::bad_request(format!("the object provided is unrecognized (must be of type {kind}): it is not a JSON object")))
+    Err(ApiError::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): it is not a JSON object"
+    )))
 }
 
 fn decode_json(body: &[u8], kind: &str) -> Result<(Value, Vec<String>), ApiError> {

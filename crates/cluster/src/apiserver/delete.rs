@@ -151,7 +151,8 @@ impl ApiServer {
             return Err(call.forbidden(&call.path.name, "this namespace may not be deleted"));
         }
         const SYSTEM_CLASSES: &[&str] = &["system-node-critical", "system-cluster-critical"];
-        if call.resource.is("scheduling.k8s.io", "priorityclasses") && SYSTEM_CLASSES.contains(&call.path.name.as_str()) {
+        if call.resource.is("scheduling.k8s.io", "priorityclasses") && SYSTEM_CLASSES.contains(&call.path.name.as_str())
+        {
             return Err(call.forbidden(&call.path.name, "this is a system priority class and cannot be deleted"));
         }
         Ok(())
@@ -213,7 +214,12 @@ fn as_item(resource: &Resource, mut object: Value) -> Value {
     object
 }
 
-fn check_preconditions(call: &Call, old: &Value, current: &Arc<Stored>, options: &DeleteOptions) -> Result<(), ApiError> {
+fn check_preconditions(
+    call: &Call,
+    old: &Value,
+    current: &Arc<Stored>,
+    options: &DeleteOptions,
+) -> Result<(), ApiError> {
     let uid = text(old, "metadata.uid");
     let revision = current.revision.to_string();
     let why = if !options.uid.is_empty() && options.uid != uid {
@@ -292,8 +298,7 @@ fn grace_seconds(resource: &Resource, object: &Value, asked: Option<i64>) -> i64
 
 fn is_unheld(resource: &Resource, object: &Value) -> bool {
     let none = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
-    none(&object["metadata"]["finalizers"])
-        && (!resource.is("", "namespaces") || none(&object["spec"]["finalizers"]))
+    none(&object["metadata"]["finalizers"]) && (!resource.is("", "namespaces") || none(&object["spec"]["finalizers"]))
 }
 
 /// Whether an object that is being deleted has nothing left to wait for.

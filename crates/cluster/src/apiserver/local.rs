@@ -1,13 +1,13 @@
 //! Calls from inside the process: the controllers' way to the API, with the same rules as everybody else's.
 
 use super::ApiServer;
+use super::call;
 use super::call::{Call, WriteOptions};
 use super::catalogue::Resource;
 use super::delete::{DeleteOptions, Deleted};
 use super::object;
 use super::request::{Form, Query, ResourcePath};
 use super::write::Change;
-use super::call;
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -20,6 +20,11 @@ use volley_plan::access::User;
 pub struct Local<'a> {
     server: &'a ApiServer,
     name: &'static str,
+}
+
+/// Whether the caller stands for this machine: the placeholder of its node, or a part of the process.
+pub fn is_own(user: &User) -> bool {
+    user.name == "system:node-placeholder" || user.name.starts_with("system:volley:")
 }
 
 impl ApiServer {

@@ -122,5 +122,3 @@ fn subject(review: &Value) -> User {
         ..User::default()
     }
 }
-
-

@@ -46,7 +46,8 @@ pub fn on_create(resource: &Resource, object: &mut Value, now: Timestamp) {
     prepare::prepare_create(&resource.group, &resource.kind, object);
     match &*resource.kind {
         "CustomResourceDefinition" => {
-            object["status"] = json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": [], "storedVersions": []});
+            object["status"] =
+                json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": [], "storedVersions": []});
             finalizer(object, "customresourcecleanup.apiextensions.k8s.io");
         }
         "Job" => {
@@ -123,7 +124,15 @@ pub fn on_update(resource: &Resource, subresource: &str, old: &Value, new: &mut 
 fn carry_metadata(old: &Value, new: &mut Value) {
     let old_meta = &old["metadata"];
     let meta = metadata(new);
-    for key in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "name", "namespace"] {
+    for key in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "name",
+        "namespace",
+    ] {
         match old_meta.get(key) {
             Some(value) => meta.insert(key.into(), value.clone()),
             None => meta.remove(key),

@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use volley_api::kube::field::FieldError;
 use volley_api::kube::status::ApiError;
-use volley_api::kube::{defaults, decode, text, validate};
+use volley_api::kube::{decode, defaults, text, validate};
 use volley_plan::custom::definition;
 use volley_plan::custom::instance::{self, Expected};
 use volley_plan::object::managed::{self, Manager, Tracked};
@@ -62,7 +62,9 @@ impl Written {
     /// The stored bytes, when they are what a client of this resource is to see.
     pub fn bytes(&self, resource: &Resource) -> Option<Bytes> {
         match &self.content {
-            Content::Stored(stored) if Spelling::new(resource).is_stored_form(&stored.value) => Some(stored.value.clone()),
+            Content::Stored(stored) if Spelling::new(resource).is_stored_form(&stored.value) => {
+                Some(stored.value.clone())
+            }
             Content::Stored(_) | Content::Object(_) => None,
         }
     }
@@ -76,7 +78,10 @@ pub enum Change {
     MergePatch(Value),
     StrategicPatch(Value),
     /// Server-side apply of a configuration.
-    Apply { config: Value, force: bool },
+    Apply {
+        config: Value,
+        force: bool,
+    },
     /// A change made by the server itself, such as a scale or a binding.
     Edit(Arc<dyn Fn(&mut Value) -> Result<(), ApiError> + Send + Sync>),
 }
@@ -103,15 +108,15 @@ impl ApiServer {
         self.check_place(call, &mut object)?;
         let generate = text(&object, "metadata.generateName").to_owned();
         let generated = text(&object, "metadata.name").is_empty() && !generate.is_empty();
-        if !generated {
-            return self.create_named(call, object, options, apply).await;
-        }
         for _ in 0..NAMES_MAX {
-            let mut candidate = object.clone();
-            let name = call.generated_name(&generate);
-            strategy::metadata(&mut candidate).insert("name".into(), name.into());
+            // Only a generated name may need another try, and with it the object as it was sent.
+            let mut candidate = if generated { object.clone() } else { std::mem::take(&mut object) };
+            if generated {
+                let name = call.generated_name(&generate);
+                strategy::metadata(&mut candidate).insert("name".into(), name.into());
+            }
             match self.create_named(call, candidate, options, apply).await {
-                Err(error) if error.reason == "AlreadyExists" => continue,
+                Err(error) if generated && error.reason == "AlreadyExists" => continue,
                 other => return other,
             }
         }
@@ -424,7 +429,8 @@ impl ApiServer {
             let expected = Expected { group: &resource.group, version: &resource.version, kind: &resource.kind };
             instance::check_type(&new, expected, "")?;
         }
-        let refuse = |text: &str| ApiError::invalid("", "", "", vec![FieldError::invalid("patch", shown.as_str(), text)]);
+        let refuse =
+            |text: &str| ApiError::invalid("", "", "", vec![FieldError::invalid("patch", shown.as_str(), text)]);
         let found = call.conform(&mut new).map_err(|error| {
             let text = error.message.split_once(": ").map_or(error.message.as_str(), |(_, text)| text);
             match change {
@@ -437,7 +443,12 @@ impl ApiServer {
     }
 
     /// Commits the new state; the removal of the last finalizer of a deleted object removes the object (spec K-DEL-2).
-    async fn store_changed(&self, call: &mut Call, current: &Arc<Stored>, new: &Value) -> Result<Arc<Stored>, CommitError<Meta>> {
+    async fn store_changed(
+        &self,
+        call: &mut Call,
+        current: &Arc<Stored>,
+        new: &Value,
+    ) -> Result<Arc<Stored>, CommitError<Meta>> {
         let resource = &call.resource;
         let draft = object::draft(resource, new);
         let gone = super::delete::is_finished(resource, new);
