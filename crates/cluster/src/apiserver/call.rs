@@ -68,7 +68,9 @@ impl Call {
     }
 
     pub fn invalid(&self, name: &str, errors: Vec<FieldError>) -> ApiError {
-        ApiError::invalid(&self.resource.group, &self.resource.kind, name, errors)
+        // Events of both groups are checked as core ones.
+        let group = if &*self.resource.kind == "Event" { "" } else { &*self.resource.group };
+        ApiError::invalid(group, &self.resource.kind, name, errors)
     }
 
     /// Checks the options of a create, update or patch; `options` names them as in `CreateOptions`.

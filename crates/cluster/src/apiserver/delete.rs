@@ -36,7 +36,15 @@ impl DeleteOptions {
         if body.is_null() {
             body = json!({});
         }
+        let kind = text(&body, "kind");
+        if !matches!(kind, "" | "DeleteOptions") {
+            return Err(ApiError::bad_request(format!(
+                "no kind {kind:?} is registered for version {:?} in scheme \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\"",
+                text(&body, "apiVersion")
+            )));
+        }
         let query = &call.query;
+        query.number("gracePeriodSeconds")?;
         for key in ["propagationPolicy", "gracePeriodSeconds", "orphanDependents"] {
             if let Some(value) = query.get(key).filter(|_| body.get(key).is_none()) {
                 body[key] = serde_json::from_str(value).unwrap_or_else(|_| value.into());
@@ -264,7 +272,8 @@ fn mark(resource: &Resource, object: &mut Value, policy: &str, grace: Option<i64
         let at = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now);
         meta.insert("deletionTimestamp".into(), time::seconds(at).into());
         meta.insert("deletionGracePeriodSeconds".into(), grace.into());
-        if let Some(generation) = meta.get("generation").and_then(Value::as_i64).filter(|_| !marked) {
+        let counts = !marked && &*resource.kind != "CustomResourceDefinition";
+        if let Some(generation) = meta.get("generation").and_then(Value::as_i64).filter(|_| counts) {
             meta.insert("generation".into(), (generation + 1).into());
         }
     }

@@ -282,7 +282,7 @@ impl ApiServer {
             warnings: Vec::new(),
         };
         let form = negotiate(&call.accept, true)?;
-        call.warnings.extend(call.resource.custom.as_ref().and_then(|custom| custom.deprecation.clone()));
+        call.warnings.extend(deprecation(&call.resource));
         if verb == "watch" {
             let warnings = std::mem::take(&mut call.warnings);
             let mut answer = self.watch(call, form)?;
@@ -338,6 +338,18 @@ impl ApiServer {
         if let Err(error) = self.fill_namespace(name).await {
             tracing::debug!(%error, name, "a new namespace is left to its controller");
         }
+    }
+}
+
+/// What the users of a deprecated kind or version are told (spec K-ADM-8).
+fn deprecation(resource: &Resource) -> Option<String> {
+    match &resource.custom {
+        Some(custom) => custom.deprecation.clone(),
+        None if resource.is("", "endpoints") => {
+            Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned())
+        }
+        None if resource.is("", "componentstatuses") => Some("v1 ComponentStatus is deprecated in v1.19+".to_owned()),
+        None => None,
     }
 }
 

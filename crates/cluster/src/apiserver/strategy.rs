@@ -161,6 +161,10 @@ pub fn generation_rises(resource: &Resource, subresource: &str, old: &Value, new
     if !resource.traits.generation {
         return false;
     }
+    // A slice counts every change, those of its labels too.
+    if &*resource.kind == "EndpointSlice" && owned(old) != owned(new) {
+        return true;
+    }
     if &*resource.kind == "Deployment" && old["metadata"].get("annotations") != new["metadata"].get("annotations") {
         return true;
     }
@@ -168,6 +172,11 @@ pub fn generation_rises(resource: &Resource, subresource: &str, old: &Value, new
         return old.get("spec") != new.get("spec");
     }
     outside(old) != outside(new)
+}
+
+/// The metadata that its writers decide.
+fn owned(object: &Value) -> [Option<&Value>; 4] {
+    ["labels", "annotations", "finalizers", "ownerReferences"].map(|key| object["metadata"].get(key))
 }
 
 fn outside(object: &Value) -> Map<String, Value> {

@@ -4,6 +4,7 @@ use super::ApiServer;
 use super::answer::{self, Answer};
 use super::call::{Call, loose};
 use super::delete::DeleteOptions;
+use super::object;
 use super::request::Form;
 use super::tokens::{AUDIENCE, Account, Claims};
 use super::write::Change;
@@ -73,6 +74,7 @@ impl ApiServer {
             ("patch", _) => return Err(ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")),
             _ => body,
         };
+        check_scale(call, &wanted)?;
         let version = text(&wanted, "metadata.resourceVersion");
         if !version.is_empty() && version != text(&current, "metadata.resourceVersion") {
             return Err(call.stale());
@@ -245,6 +247,31 @@ impl ApiServer {
         )))
     }
 
+    /// A token is bound to an object that exists.
+    fn check_bound(&self, call: &Call, bound: &Value) -> Result<(), ApiError> {
+        if bound.is_null() {
+            return Ok(());
+        }
+        let (kind, api_version, name) = (text(bound, "kind"), text(bound, "apiVersion"), text(bound, "name"));
+        let (plural, key) = match (api_version, kind) {
+            ("v1", "Pod") => ("pods", object::key(&call.path.namespace, name)),
+            ("v1", "Secret") => ("secrets", object::key(&call.path.namespace, name)),
+            ("v1", "Node") => ("nodes", object::key("", name)),
+            _ => {
+                let version = if api_version.contains('/') { api_version.to_owned() } else { format!("/{api_version}") };
+                return Err(ApiError::bad_request(format!("cannot bind token to object of type {version}, Kind={kind}")));
+            }
+        };
+        let missing = || ApiError::not_found("", plural, name);
+        let stored = self.store.get(&self.store.bucket(plural), &key).ok_or_else(missing)?;
+        let (uid, wanted) = (object::parse(&stored)["metadata"]["uid"].clone(), text(bound, "uid"));
+        if !wanted.is_empty() && uid != wanted {
+            let why = format!("the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been deleted and then recreated");
+            return Err(ApiError::conflict("", plural, name, &why));
+        }
+        Ok(())
+    }
+
     /// A token for a service account (spec K-AUTH-5).
     fn token(&self, call: &mut Call, form: Form) -> Result<Answer, ApiError> {
         let account = self.stored(call)?;
@@ -265,7 +292,13 @@ impl ApiServer {
         if audiences.is_empty() {
             audiences.push(AUDIENCE.to_owned());
         }
+        let named = text(&request, "metadata.name");
+        if !named.is_empty() && named != call.path.name {
+            let error = FieldError::invalid("metadata.name", named, "must match the service account name if specified");
+            return Err(ApiError::invalid("authentication.k8s.io", "TokenRequest", &call.path.name, vec![error]));
+        }
         let bound = &request["spec"]["boundObjectRef"];
+        self.check_bound(call, bound)?;
         let pod =
             (text(bound, "kind") == "Pod").then(|| (text(bound, "name").to_owned(), text(bound, "uid").to_owned()));
         let account = Account {
@@ -283,6 +316,28 @@ impl ApiServer {
         request["status"] = json!({"token": token, "expirationTimestamp": time::seconds(ends)});
         Ok(answer::value(201, &request, form))
     }
+}
+
+/// A scale of another kind, of another object or without a number is refused.
+fn check_scale(call: &Call, scale: &Value) -> Result<(), ApiError> {
+    let (kind, version) = (text(scale, "kind"), text(scale, "apiVersion").rsplit('/').next().unwrap_or_default());
+    if !matches!(kind, "" | "Scale") {
+        return Err(ApiError::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a Scale: converting ({version}.{kind}) to (autoscaling.Scale): unknown conversion"
+        )));
+    }
+    let (name, wanted) = (text(scale, "metadata.name"), &call.path.name);
+    if name != wanted {
+        let why = format!("the name of the object ({name}) does not match the name on the URL ({wanted})");
+        return Err(ApiError::bad_request(why));
+    }
+    let replicas = &scale["spec"]["replicas"];
+    if replicas.is_null() || replicas.is_i64() {
+        return Ok(());
+    }
+    let found = if replicas.is_string() { "string" } else { "value" };
+    let text = format!("json: cannot unmarshal {found} into Go struct field ScaleSpec.spec.replicas of type int32");
+    Err(ApiError::invalid("", "", "", vec![FieldError::invalid("patch", scale.to_string(), &text)]))
 }
 
 /// What acts on a pod must name it, as the URL does.
