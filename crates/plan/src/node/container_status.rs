@@ -181,18 +181,14 @@ impl Shown<'_> {
 
 /// A node that has restarted keeps what it had told until its own probes know better.
 fn was(stored: Option<bool>, running: &Running) -> bool {
-    stored == Some(true) && running.startup.last_success.is_none()
+    stored == Some(true) && running.startup.verdict.is_none()
 }
 
 fn is_ready(container: &Container, running: &Running, stored: Option<&ContainerStatus>) -> bool {
     if container.readiness_probe.is_none() {
         return true;
     }
-    match (running.readiness.verdict, running.readiness.last_success) {
-        (Some(verdict), _) => verdict,
-        (None, Some(_)) => false,
-        (None, None) => stored.is_some_and(|stored| stored.ready),
-    }
+    running.readiness.verdict.unwrap_or_else(|| stored.is_some_and(|stored| stored.ready))
 }
 
 pub fn container_id(attempt: &Attempt) -> String {

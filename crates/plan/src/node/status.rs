@@ -6,8 +6,10 @@ use super::course::{Course, Ending, course};
 use super::phase::phase;
 use super::seen::Seen;
 use super::{Role, init_containers, init_role, is_host_network, is_terminal, main_containers, stored_phase, wire_time};
+use crate::control::{difference, to_value};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerState, ContainerStatus, HostIP, Pod, PodIP, PodStatus};
+use serde_json::{Value, json};
 
 const DEADLINE_MESSAGE: &str = "Pod was active on the node longer than the specified deadline";
 
@@ -41,6 +43,42 @@ pub fn status(pod: &Pod, seen: &Seen, host: &HostFacts, now: Timestamp) -> PodSt
     let statuses = all_statuses(&status);
     status.conditions = Some(Facts { pod, seen, phase: &meant, statuses: &statuses, now }.conditions());
     status
+}
+
+/// A status as the wire has it: times that are not known are `null`, as Go writes them (K-POD-1).
+fn wire(status: &PodStatus) -> Value {
+    let mut value = to_value(status);
+    let lists = [("conditions", &["/lastProbeTime"][..]), ("containerStatuses", &END_TIMES)];
+    for (key, paths) in lists.into_iter().chain([("initContainerStatuses", &END_TIMES[..])]) {
+        for item in value.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten() {
+            paths.iter().for_each(|path| write_null(item, path));
+        }
+    }
+    value
+}
+
+const END_TIMES: [&str; 4] = [
+    "/state/terminated/startedAt",
+    "/state/terminated/finishedAt",
+    "/lastState/terminated/startedAt",
+    "/lastState/terminated/finishedAt",
+];
+
+/// Writes `null` where the parent is there and the field is not.
+fn write_null(value: &mut Value, path: &str) {
+    let Some((parent, key)) = path.rsplit_once('/') else { return };
+    if let Some(parent) = value.pointer_mut(parent).and_then(Value::as_object_mut) {
+        parent.entry(key).or_insert(Value::Null);
+    }
+}
+
+/// The JSON merge patch that brings the stored status to `new`; `None` if it is that already.
+///
+/// It names the pod's uid, so that a later pod of the same name is never written to.
+pub fn patch(pod: &Pod, new: &PodStatus) -> Option<Value> {
+    let old = pod.status.as_ref().map_or_else(|| json!({}), wire);
+    let status = difference(&old, &wire(new))?;
+    Some(json!({ "metadata": { "uid": pod.metadata.uid }, "status": status }))
 }
 
 fn all_statuses(status: &PodStatus) -> Vec<ContainerStatus> {

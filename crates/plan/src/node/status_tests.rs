@@ -267,6 +267,26 @@ fn a_restarted_node_keeps_ready_until_its_probes_know_better() {
     assert_eq!((&container["ready"], &container["started"]), (&json!(true), &json!(true)));
 }
 
+// K-POD-1
+#[test]
+fn the_status_is_written_once_with_the_nulls_that_clients_know() {
+    let machine = running(one("Always"));
+    let mut pod = make_pod(one("Always"));
+    let made = machine.pod.status.clone().unwrap();
+    let patch = super::status::patch(&pod, &made).unwrap();
+    assert_eq!(patch["metadata"], json!({"uid": "u1"}));
+    assert_eq!(patch["status"]["phase"], "Running");
+    assert_eq!(patch["status"]["conditions"][0]["lastProbeTime"], Value::Null);
+    assert!(patch["status"]["conditions"][0].as_object().unwrap().contains_key("lastProbeTime"));
+    assert!(patch["status"].get("qosClass").is_none(), "what stays is not written");
+    pod.status = Some(made.clone());
+    assert_eq!(super::status::patch(&pod, &made), None);
+    let mut never = running(json!({"containers": [{"name": "c", "imagePullPolicy": "Never"}]}));
+    never.delete(30);
+    let patch = super::status::patch(&make_pod(one("Always")), never.pod.status.as_ref().unwrap()).unwrap();
+    assert_eq!(patch["status"]["containerStatuses"][0]["state"]["terminated"]["startedAt"], Value::Null);
+}
+
 #[test]
 fn host_network_pods_have_the_hosts_addresses() {
     let pod = make_pod(json!({"hostNetwork": true, "containers": [{"name": "c"}]}));
