@@ -33,7 +33,8 @@ impl View<'_> {
             name: container.name.clone(),
             image: container.image.clone().unwrap_or_default(),
             last_state: Some(ContainerState::default()),
-            started: Some(false),
+            // Nothing asks whether an ephemeral container is ready.
+            started: (role != Role::Ephemeral).then_some(false),
             volume_mounts: volume_mounts(container),
             ..ContainerStatus::default()
         };
@@ -52,7 +53,9 @@ impl View<'_> {
         };
         status.last_state = Some(before.map(terminated).unwrap_or_default());
         self.fill_state(role, container, &shown, &mut status);
-        if let Shown::Running(running) = shown {
+        if let Shown::Running(running) = shown
+            && role != Role::Ephemeral
+        {
             let stored = stored.filter(|stored| stored.container_id == status.container_id);
             let is_started = has_started(container, running) || was(stored.and_then(|s| s.started), running);
             status.started = Some(is_started);
@@ -156,7 +159,7 @@ pub fn has_turn(pod: &Pod, seen: &Seen, container: &Container) -> bool {
         let seen = seen.container(&init.name);
         match init_role(init) {
             Role::Sidecar => seen.running().is_some_and(|running| has_started(init, running)),
-            Role::Init | Role::Main => seen.exited().is_some_and(|exit| exit.code == 0),
+            Role::Init | Role::Main | Role::Ephemeral => seen.exited().is_some_and(|exit| exit.code == 0),
         }
     };
     let mut before = init_containers(pod).iter().take_while(|init| init.name != container.name);

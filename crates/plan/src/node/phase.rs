@@ -74,6 +74,7 @@ fn count(pod: &Pod, seen: &Seen, statuses: &[ContainerStatus]) -> Count {
                 count.waiting += 1;
             }
             Role::Sidecar => {}
+            Role::Ephemeral => {}
             Role::Main if is_running => count.running += 1,
             Role::Main => match ended {
                 Some(end) => {

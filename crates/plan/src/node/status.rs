@@ -5,7 +5,10 @@ use super::container_status::{View, never_located};
 use super::course::{Course, Ending, course};
 use super::phase::phase;
 use super::seen::Seen;
-use super::{Role, init_containers, init_role, is_host_network, is_terminal, main_containers, stored_phase, wire_time};
+use super::{
+    Role, ephemeral_containers, init_containers, init_role, is_host_network, is_terminal, main_containers,
+    stored_phase, wire_time,
+};
 use crate::control::{difference, to_value};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerState, ContainerStatus, HostIP, Pod, PodIP, PodStatus};
@@ -49,7 +52,10 @@ pub fn status(pod: &Pod, seen: &Seen, host: &HostFacts, now: Timestamp) -> PodSt
 fn wire(status: &PodStatus) -> Value {
     let mut value = to_value(status);
     let lists = [("conditions", &["/lastProbeTime"][..]), ("containerStatuses", &END_TIMES)];
-    for (key, paths) in lists.into_iter().chain([("initContainerStatuses", &END_TIMES[..])]) {
+    for (key, paths) in lists
+        .into_iter()
+        .chain(["initContainerStatuses", "ephemeralContainerStatuses"].map(|key| (key, &END_TIMES[..])))
+    {
         for item in value.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten() {
             paths.iter().for_each(|path| write_null(item, path));
         }
@@ -112,6 +118,9 @@ fn fill_containers(pod: &Pod, seen: &Seen, ending: Option<Ending>, now: Timestam
     if is_cut_short && !seen.is_anything_alive() {
         close(pod, seen, &mut inits, &mut mains);
     }
+    let ephemerals =
+        make(&ephemeral_containers(pod), |_| Role::Ephemeral, status.ephemeral_container_statuses.as_ref());
+    status.ephemeral_container_statuses = Some(ephemerals).filter(|ephemerals| !ephemerals.is_empty());
     status.container_statuses = Some(mains);
     status.init_container_statuses = Some(inits).filter(|inits| !inits.is_empty());
 }
@@ -126,7 +135,7 @@ fn keep_monotone(mut made: ContainerStatus, stored: Option<&ContainerStatus>) ->
 fn close(pod: &Pod, seen: &Seen, inits: &mut [ContainerStatus], mains: &mut [ContainerStatus]) {
     let has_initialised = init_containers(pod).iter().all(|init| match init_role(init) {
         Role::Init => seen.container(&init.name).exited().is_some_and(|exit| exit.code == 0),
-        Role::Sidecar | Role::Main => seen.container(&init.name).attempt().is_some(),
+        Role::Sidecar | Role::Main | Role::Ephemeral => seen.container(&init.name).attempt().is_some(),
     });
     let is_open = |state: &Option<ContainerState>| state.as_ref().is_none_or(|state| state.terminated.is_none());
     let reached = inits.iter().rposition(|status| !is_open(&status.state)).unwrap_or(0);
