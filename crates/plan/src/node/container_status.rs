@@ -52,11 +52,11 @@ impl View<'_> {
             Shown::Exited(exit) => seen.last.as_ref().filter(|last| last.attempt.number != exit.attempt.number),
         };
         status.last_state = Some(before.map(terminated).unwrap_or_default());
-        self.fill_state(role, container, &shown, &mut status);
+        let stored = stored.filter(|stored| stored.container_id == status.container_id);
+        self.fill_state(role, container, &shown, stored, &mut status);
         if let Shown::Running(running) = shown
             && role != Role::Ephemeral
         {
-            let stored = stored.filter(|stored| stored.container_id == status.container_id);
             let is_started = has_started(container, running) || was(stored.and_then(|s| s.started), running);
             status.started = Some(is_started);
             status.ready = is_started && role != Role::Init && is_ready(container, running, stored);
@@ -77,22 +77,28 @@ impl View<'_> {
         }
     }
 
-    fn fill_state(&self, role: Role, container: &Container, shown: &Shown, status: &mut ContainerStatus) {
+    fn fill_state(
+        &self,
+        role: Role,
+        container: &Container,
+        shown: &Shown,
+        stored: Option<&ContainerStatus>,
+        status: &mut ContainerStatus,
+    ) {
         let state = match shown {
             Shown::Running(running) => {
                 let started_at = Some(wire_time(running.started_at));
                 ContainerState { running: Some(ContainerStateRunning { started_at }), ..ContainerState::default() }
             }
             Shown::Nothing => {
-                let waiting = self.trouble(container).unwrap_or_else(|| self.default_waiting());
-                waiting_state(waiting)
+                let waiting = self.trouble(container).or_else(|| kept_waiting(stored));
+                waiting_state(waiting.unwrap_or_else(|| self.default_waiting()))
             }
             Shown::Exited(exit) => {
                 status.ready = role == Role::Init && exit.code == 0;
                 let is_restarted = !self.is_ending && restart::is_restarted(self.pod, role, container, exit);
-                let waiting =
-                    is_restarted.then(|| self.trouble(container).or_else(|| self.crash_loop(container, exit)));
-                match waiting.flatten() {
+                let waiting = || self.trouble(container).or_else(|| self.crash_loop(container, exit));
+                match is_restarted.then(|| waiting().or_else(|| kept_waiting(stored))).flatten() {
                     Some(waiting) => {
                         status.last_state = Some(terminated(exit));
                         waiting_state(waiting)
@@ -180,6 +186,14 @@ impl Shown<'_> {
             Shown::Exited(exit) => Some(&exit.attempt),
         }
     }
+}
+
+/// While the next attempt is coming up, clients keep seeing what held it up before; the reason goes when it runs.
+fn kept_waiting(stored: Option<&ContainerStatus>) -> Option<Waiting> {
+    let waiting = stored?.state.as_ref()?.waiting.as_ref()?;
+    let reason =
+        waiting.reason.clone().filter(|reason| !matches!(reason.as_str(), "ContainerCreating" | "PodInitializing"));
+    Some(Waiting { reason: reason?, message: waiting.message.clone() })
 }
 
 /// A node that has restarted keeps what it had told until its own probes know better.

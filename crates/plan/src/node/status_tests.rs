@@ -177,6 +177,25 @@ fn image_missing() {
 }
 
 #[test]
+fn a_waiting_reason_stays_until_the_container_runs() {
+    let mut machine = Machine::new(one("Always"));
+    machine.unpullable.insert("c".to_owned());
+    machine.pass(2);
+    machine.seen.containers.get_mut("c").unwrap().image = super::seen::ImageSeen::Pulling { since: at(2) };
+    machine.report();
+    assert_eq!(state(&machine)["waiting"]["reason"], "ImagePullBackOff");
+    let mut crashing = running(one("Always"));
+    crashing.exit("c", 1);
+    crashing.exit("c", 1);
+    crashing.pass(5);
+    crashing.second += 5;
+    crashing.report();
+    assert_eq!(state(&crashing)["waiting"]["reason"], "CrashLoopBackOff", "its time has come, but it does not run yet");
+    crashing.settle();
+    assert!(state(&crashing)["running"].is_object());
+}
+
+#[test]
 fn past_the_deadline() {
     let mut machine = running(one("Always"));
     machine.stubborn.insert("c".to_owned());
