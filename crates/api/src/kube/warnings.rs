@@ -32,7 +32,9 @@ pub fn of(group: &str, kind: &str, object: &Value) -> Vec<String> {
     };
     let (path, spec) = match (group, kind) {
         ("", "Pod") => ("spec", spec),
-        ("batch", "CronJob") => ("spec.jobTemplate.spec.template.spec", &spec["jobTemplate"]["spec"]["template"]["spec"]),
+        ("batch", "CronJob") => {
+            ("spec.jobTemplate.spec.template.spec", &spec["jobTemplate"]["spec"]["template"]["spec"])
+        }
         ("batch", "Job") | ("apps", _) => ("spec.template.spec", &spec["template"]["spec"]),
         _ => return warnings,
     };

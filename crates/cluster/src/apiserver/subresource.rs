@@ -258,15 +258,20 @@ impl ApiServer {
             ("v1", "Secret") => ("secrets", object::key(&call.path.namespace, name)),
             ("v1", "Node") => ("nodes", object::key("", name)),
             _ => {
-                let version = if api_version.contains('/') { api_version.to_owned() } else { format!("/{api_version}") };
-                return Err(ApiError::bad_request(format!("cannot bind token to object of type {version}, Kind={kind}")));
+                let version =
+                    if api_version.contains('/') { api_version.to_owned() } else { format!("/{api_version}") };
+                return Err(ApiError::bad_request(format!(
+                    "cannot bind token to object of type {version}, Kind={kind}"
+                )));
             }
         };
         let missing = || ApiError::not_found("", plural, name);
         let stored = self.store.get(&self.store.bucket(plural), &key).ok_or_else(missing)?;
         let (uid, wanted) = (object::parse(&stored)["metadata"]["uid"].clone(), text(bound, "uid"));
         if !wanted.is_empty() && uid != wanted {
-            let why = format!("the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been deleted and then recreated");
+            let why = format!(
+                "the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been deleted and then recreated"
+            );
             return Err(ApiError::conflict("", plural, name, &why));
         }
         Ok(())

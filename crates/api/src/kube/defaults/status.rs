@@ -52,7 +52,10 @@ mod tests {
         complete("", "Pod", &mut pod);
         let condition = json!({"type": "Ready", "status": "True", "lastProbeTime": null, "lastTransitionTime": null});
         assert_eq!(pod["status"]["conditions"][0], condition);
-        assert_eq!(pod["status"]["containerStatuses"][0], json!({"name": "c", "state": {"running": {}}, "lastState": {}}));
+        assert_eq!(
+            pod["status"]["containerStatuses"][0],
+            json!({"name": "c", "state": {"running": {}}, "lastState": {}})
+        );
         assert_eq!(pod["status"]["podIPs"], json!([{"ip": "10.0.0.1"}]));
         let filled = pod.clone();
         complete("", "Pod", &mut pod);
