@@ -60,7 +60,10 @@ pub async fn serve() -> Result<()> {
     let mut tls = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
-        .with_single_cert(vec![certificate.der().clone()], rustls_pki_types::PrivatePkcs8KeyDer::from(key.serialize_der()).into())?;
+        .with_single_cert(
+            vec![certificate.der().clone()],
+            rustls_pki_types::PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
+        )?;
     tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let tls = TlsAcceptor::from(Arc::new(tls));
     let listener = TcpListener::bind("127.0.0.1:0").await?;

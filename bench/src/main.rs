@@ -1,7 +1,8 @@
 //! Measures a release build of `volley cluster` as its clients meet it: over TLS on loopback, with durable writes.
 //!
 //! Every figure stands beside a reference taken in the same run on the same machine, because only the ratio travels
-//! from one machine to another. Usage: `volley-bench [quick] [PATH-OF-VOLLEY]`. `make bench` builds and runs it; `bench/README.md` explains the method.
+//! from one machine to another. `make bench` builds and runs it; `bench/README.md` explains the method.
+//! Usage: `volley-bench [quick] [against=KUBECONFIG] [PATH-OF-VOLLEY]`.
 
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
@@ -17,6 +18,7 @@ use process::Server;
 use std::path::PathBuf;
 use table::Table;
 use tokio::runtime::Builder;
+use wire::Access;
 
 /// One thread drives the load and one is left for the server, as on the two cores of the budget.
 const THREADS: usize = 2;
@@ -28,12 +30,27 @@ fn main() -> Result<()> {
         return runtime.block_on(hello::serve());
     }
     let quick = words.iter().any(|word| word == "quick");
-    let program = match words.iter().find(|word| *word != "quick") {
+    let other = words.iter().find_map(|word| word.strip_prefix("against="));
+    let program = match words.iter().find(|word| *word != "quick" && !word.starts_with("against=")) {
         Some(path) => PathBuf::from(path),
         None => std::env::current_exe()?.with_file_name("volley"),
     };
     anyhow::ensure!(program.exists(), "no `{}`\nhint: `make bench` builds it first", program.display());
-    runtime.block_on(run(program, quick))
+    match other {
+        Some(kubeconfig) => runtime.block_on(compare(program, kubeconfig)),
+        None => runtime.block_on(run(program, quick)),
+    }
+}
+
+/// Only what compares with another API server, whose kubeconfig is given.
+async fn compare(program: PathBuf, kubeconfig: &str) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let server = Server::start(&program, &folder.path().join("home")).await?;
+    let other = Access::from_kubeconfig(&std::fs::read_to_string(kubeconfig)?)?;
+    let mut table = Table::default();
+    measure::against(&server, &other, &mut table).await?;
+    println!("{}", table.render());
+    Ok(())
 }
 
 async fn run(program: PathBuf, quick: bool) -> Result<()> {

@@ -26,7 +26,7 @@ impl ApiServer {
         }
         if resource.custom.as_ref().is_some_and(|custom| custom.is_terminating) {
             let why = "create not allowed while custom resource definition is terminating";
-            return Err(ApiError::new(405, "MethodNotAllowed", why));
+            return Err(call.forbidden(text(object, "metadata.name"), why));
         }
         let name = text(object, "metadata.name").to_owned();
         let refuse = |why: String| call.forbidden(&name, &why);
@@ -74,6 +74,7 @@ impl ApiServer {
         let resource = call.resource.clone();
         match (&*resource.group, &*resource.kind) {
             ("", "Service") => self.assign_addresses(call, new, Some(old))?,
+            ("", "Pod") => admit::tolerations(new),
             ("rbac.authorization.k8s.io", _) if without_metadata(new) != without_metadata(old) => {
                 self.check_escalation(call, new)?;
             }
@@ -86,7 +87,8 @@ impl ApiServer {
     fn check_namespace(&self, call: &Call, object: &Value) -> Result<(), ApiError> {
         let namespace = &call.path.namespace;
         let bucket = self.store.bucket("namespaces");
-        let stored = self.store.get(&bucket, namespace).ok_or_else(|| ApiError::not_found("", "namespaces", namespace))?;
+        let stored =
+            self.store.get(&bucket, namespace).ok_or_else(|| ApiError::not_found("", "namespaces", namespace))?;
         if text(object::parsed(&stored), "status.phase") != "Terminating" {
             return Ok(());
         }

@@ -44,7 +44,15 @@ impl ApiServer {
         let values = |name: &str| -> Vec<String> {
             headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).map(str::to_owned).collect()
         };
-        let Some(name) = values("impersonate-user").into_iter().next() else { return Ok(user) };
+        let Some(name) = values("impersonate-user").into_iter().next() else {
+            let groups: Vec<String> =
+                values("impersonate-group").iter().map(|g| format!("{{Group  {g}    }}")).collect();
+            if groups.is_empty() {
+                return Ok(user);
+            }
+            let groups = groups.join(" ");
+            return Err(ApiError::bad_request(format!("requested [{groups}] without impersonating a user")));
+        };
         let mut extra = std::collections::BTreeMap::new();
         for key in headers.keys().filter_map(|key| key.as_str().strip_prefix("impersonate-extra-")) {
             extra.insert(key.to_owned(), values(&format!("impersonate-extra-{key}")));

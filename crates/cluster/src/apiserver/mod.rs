@@ -9,6 +9,7 @@ pub mod call;
 pub mod object;
 pub mod answer;
 pub mod write;
+pub mod patch_words;
 pub mod strategy;
 pub mod admission;
 pub mod addresses;
@@ -38,8 +39,8 @@ use addresses::Addresses;
 use answer::Answer;
 use bytes::Bytes;
 use call::Call;
-use futures::FutureExt;
 use catalogue::{Catalogue, Resource};
+use futures::FutureExt;
 use http::{HeaderMap, Method, Request};
 use jiff::Timestamp;
 use object::{Meta, Stored};
@@ -135,7 +136,11 @@ impl ApiServer {
     }
 
     /// Commits writes and lets the rest of the server know; the first entry is returned.
-    pub async fn commit(&self, resource: &Resource, writes: Vec<Write<Meta>>) -> Result<Arc<Stored>, CommitError<Meta>> {
+    pub async fn commit(
+        &self,
+        resource: &Resource,
+        writes: Vec<Write<Meta>>,
+    ) -> Result<Arc<Stored>, CommitError<Meta>> {
         let entries = self.store.commit(writes).await?;
         match (&*resource.group, &*resource.plural) {
             ("apiextensions.k8s.io", _) => self.refresh_customs().await,
@@ -184,7 +189,9 @@ impl ApiServer {
     fn time_limit(&self, request: &Request<Bytes>) -> Duration {
         let query = Query::parse(request.uri().query().unwrap_or_default());
         let asked = volley_api::kube::time::parse_duration(query.text("timeout"));
-        asked.and_then(|asked| Duration::try_from(asked).ok()).map_or(REQUEST_TIMEOUT, |asked| REQUEST_TIMEOUT.min(asked))
+        asked
+            .and_then(|asked| Duration::try_from(asked).ok())
+            .map_or(REQUEST_TIMEOUT, |asked| REQUEST_TIMEOUT.min(asked))
     }
 
     async fn route(self: &Arc<Self>, request: Request<Bytes>, user: Arc<User>) -> Answer {
@@ -228,10 +235,11 @@ impl ApiServer {
     }
 
     fn paths(&self) -> Value {
-        let mut paths: Vec<String> = ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version", "/api", "/apis"]
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let mut paths: Vec<String> =
+            ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version", "/api", "/apis"]
+                .iter()
+                .map(ToString::to_string)
+                .collect();
         for (group, versions) in &self.catalogue().groups {
             paths.extend(versions.iter().map(|version| match &**group {
                 "" => format!("/api/{version}"),
@@ -250,12 +258,13 @@ impl ApiServer {
     ) -> Result<Answer, ApiError> {
         let catalogue = self.catalogue();
         let Some(resource) = catalogue.get(&path.group, &path.version, &path.plural).cloned() else {
-            let known = catalogue.serves(&path.group, &path.version);
+            let known = catalogue.groups.iter().any(|(group, _)| **group == *path.group);
             return if known { Err(ApiError::unknown_resource()) } else { Ok(answer::no_page()) };
         };
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let verb = verb(&parts.method, &path, &query)?;
+        check_scope(&resource, &path, verb)?;
         self.authorize(&user, verb, &path, &query)?;
         let header = |name: &str| header(&parts.headers, name);
         let mut call = Call {
@@ -273,10 +282,15 @@ impl ApiServer {
             warnings: Vec::new(),
         };
         let form = negotiate(&call.accept, true)?;
+        call.warnings.extend(call.resource.custom.as_ref().and_then(|custom| custom.deprecation.clone()));
         if verb == "watch" {
-            return self.watch(call, form);
+            let warnings = std::mem::take(&mut call.warnings);
+            let mut answer = self.watch(call, form)?;
+            answer::warn(&mut answer, &warnings);
+            return Ok(answer);
         }
-        let mut answer = self.verb(verb, &mut call, form).await?;
+        // What was odd about a request is told even when something else about it was wrong.
+        let mut answer = self.verb(verb, &mut call, form).await.unwrap_or_else(|error| answer::error(&error));
         answer::warn(&mut answer, &call.warnings);
         Ok(answer)
     }
@@ -287,7 +301,9 @@ impl ApiServer {
         if !subresource.is_empty() && !call.resource.has(&subresource) {
             return Err(ApiError::unknown_resource());
         }
-        if !matches!(subresource.as_str(), "" | "status" | "finalize") || call.resource.role == catalogue::Role::Answered {
+        if !matches!(subresource.as_str(), "" | "status" | "finalize")
+            || call.resource.role == catalogue::Role::Answered
+        {
             return self.other_subresource(verb, call, form).await;
         }
         let written = match verb {
@@ -322,6 +338,22 @@ impl ApiServer {
         if let Err(error) = self.fill_namespace(name).await {
             tracing::debug!(%error, name, "a new namespace is left to its controller");
         }
+    }
+}
+
+/// Whether a path is one of its resource: in a namespace, on all of them, or outside (spec K 14.2).
+fn check_scope(resource: &Resource, path: &ResourcePath, verb: &str) -> Result<(), ApiError> {
+    let in_namespace = !path.namespace.is_empty();
+    if in_namespace && !resource.namespaced {
+        return Err(ApiError::unknown_resource());
+    }
+    if !resource.namespaced || in_namespace {
+        return Ok(());
+    }
+    match verb {
+        _ if !path.name.is_empty() => Err(ApiError::unknown_resource()),
+        "create" | "deletecollection" => Err(ApiError::method_not_allowed()),
+        _ => Ok(()),
     }
 }
 

@@ -23,11 +23,17 @@ impl ApiServer {
         if review.get("metadata").is_none() {
             review["metadata"] = json!({});
         }
+        if call.resource.namespaced && text(&review, "metadata.namespace").is_empty() {
+            review["metadata"]["namespace"] = call.path.namespace.as_str().into();
+        }
         let errors = check_review(&kind, &review);
         if !errors.is_empty() {
             return Err(call.invalid("", errors));
         }
         match &*kind {
+            "SelfSubjectRulesReview" if text(&review, "spec.namespace").is_empty() => {
+                return Err(ApiError::bad_request("no namespace on request"));
+            }
             "SelfSubjectReview" => review["status"] = json!({"userInfo": call.user.to_json()}),
             "TokenReview" if text(&review, "spec.token").is_empty() => {
                 return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
@@ -110,5 +116,3 @@ fn subject(review: &Value) -> User {
         ..User::default()
     }
 }
-
-

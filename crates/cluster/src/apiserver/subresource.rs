@@ -67,7 +67,9 @@ impl ApiServer {
                 let shape = volley_api::kube::schema::builtin::of("autoscaling", "v1", "Scale");
                 strategic::strategic(&shape.ok_or_else(ApiError::unknown_resource)?, &current, &body)?
             }
-            ("patch", "application/merge-patch+json" | "application/apply-patch+yaml") => merge::merge(&current, &body)?,
+            ("patch", "application/merge-patch+json" | "application/apply-patch+yaml") => {
+                merge::merge(&current, &body)?
+            }
             ("patch", _) => return Err(ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")),
             _ => body,
         };
@@ -98,6 +100,7 @@ impl ApiServer {
     /// Binds a pod to a node, once (spec K-SUB-2).
     async fn bind(&self, call: &mut Call) -> Result<Answer, ApiError> {
         let binding = loose(&call.content_type, &call.body, "Binding")?;
+        check_name(call, &binding, "Binding")?;
         let node = text(&binding, "target.name").to_owned();
         if node.is_empty() {
             let error = FieldError::required("target.name", "");
@@ -112,7 +115,9 @@ impl ApiServer {
             let refuse = |why: String| Err(ApiError::conflict("", "pods/binding", &pod, &why));
             let uid = text(object, "metadata.uid");
             if !wanted_uid.is_empty() && wanted_uid != uid {
-                return refuse(format!("Precondition failed: UID in precondition: {wanted_uid}, UID in object meta: {uid}"));
+                return refuse(format!(
+                    "Precondition failed: UID in precondition: {wanted_uid}, UID in object meta: {uid}"
+                ));
             }
             if !current.is_empty() {
                 return refuse(format!("pod {pod} is already assigned to node \"{current}\""));
@@ -124,7 +129,10 @@ impl ApiServer {
             for (key, value) in annotations.as_object().into_iter().flatten() {
                 object["metadata"]["annotations"][key] = value.clone();
             }
-            set_condition(object, json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now}));
+            set_condition(
+                object,
+                json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now}),
+            );
             Ok(())
         };
         // Both spec and status change in one step, so neither subresource's rules apply.
@@ -136,6 +144,7 @@ impl ApiServer {
     /// Deletes a pod gracefully unless a disruption budget forbids it (spec K-SUB-3).
     async fn evict(&self, call: &mut Call) -> Result<Answer, ApiError> {
         let eviction = loose(&call.content_type, &call.body, "Eviction")?;
+        check_name(call, &eviction, "Eviction")?;
         let pod = self.stored(call)?;
         let asked = &eviction["deleteOptions"];
         let options = DeleteOptions {
@@ -179,9 +188,14 @@ impl ApiServer {
         if allowed > 0 {
             let name = text(budget, "metadata.name");
             let left = json!({"status": {"disruptionsAllowed": allowed - 1}});
-            return self.local("disruption").patch_status("policy", "poddisruptionbudgets", &call.path.namespace, name, left).await.map(|_| ());
+            return self
+                .local("disruption")
+                .patch_status("policy", "poddisruptionbudgets", &call.path.namespace, name, left)
+                .await
+                .map(|_| ());
         }
-        let mut error = ApiError::new(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.");
+        let mut error =
+            ApiError::new(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.");
         let message = format!(
             "The disruption budget {} needs {} healthy pods and has {} currently",
             text(budget, "metadata.name"),
@@ -252,7 +266,8 @@ impl ApiServer {
             audiences.push(AUDIENCE.to_owned());
         }
         let bound = &request["spec"]["boundObjectRef"];
-        let pod = (text(bound, "kind") == "Pod").then(|| (text(bound, "name").to_owned(), text(bound, "uid").to_owned()));
+        let pod =
+            (text(bound, "kind") == "Pod").then(|| (text(bound, "name").to_owned(), text(bound, "uid").to_owned()));
         let account = Account {
             namespace: call.path.namespace.clone(),
             name: call.path.name.clone(),
@@ -262,11 +277,20 @@ impl ApiServer {
         let ends = call.now.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(call.now);
         request["kind"] = "TokenRequest".into();
         request["apiVersion"] = "authentication.k8s.io/v1".into();
-        request["metadata"] = json!({"name": account.name, "namespace": account.namespace, "creationTimestamp": time::seconds(call.now)});
+        request["metadata"] =
+            json!({"name": account.name, "namespace": account.namespace, "creationTimestamp": time::seconds(call.now)});
         request["spec"]["audiences"] = json!(audiences);
         request["status"] = json!({"token": token, "expirationTimestamp": time::seconds(ends)});
         Ok(answer::value(201, &request, form))
     }
+}
+
+/// What acts on a pod must name it, as the URL does.
+fn check_name(call: &Call, body: &Value, kind: &str) -> Result<(), ApiError> {
+    if text(body, "metadata.name") == call.path.name {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(format!("name in URL does not match name in {kind} object")))
 }
 
 /// Puts a condition in the place of the one of its type.
@@ -290,7 +314,9 @@ fn scale_of(call: &Call, object: &Value) -> Result<Value, ApiError> {
     }
     let selector = match object["spec"].get("selector") {
         // A ReplicationController's selector is a plain map of labels.
-        Some(selector) if &*call.resource.kind == "ReplicationController" => LabelSelector::from_labels(selector.as_object()),
+        Some(selector) if &*call.resource.kind == "ReplicationController" => {
+            LabelSelector::from_labels(selector.as_object())
+        }
         selector => LabelSelector::from_object(selector).unwrap_or_else(|_| LabelSelector::nothing()),
     };
     let mut scale = json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": {},

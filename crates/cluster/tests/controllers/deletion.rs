@@ -241,7 +241,7 @@ async fn a_definition_goes_after_its_instances() {
     let crd = world.local().get(DEFINITIONS.0, DEFINITIONS.1, "", "things.example.com").unwrap();
     assert!(is_true(&crd, "Terminating"));
     let refused = world.local().create("example.com", "things", "default", json!({"metadata": {"name": "d"}})).await;
-    assert_eq!(refused.unwrap_err().code, 405);
+    assert_eq!(refused.unwrap_err().code, 403);
     world.patch(THINGS, "a", json!({"metadata": {"finalizers": null}})).await;
     let gone = || world.local().get(DEFINITIONS.0, DEFINITIONS.1, "", "things.example.com").is_none();
     world.until_true("gone", gone).await;

@@ -43,7 +43,9 @@ async fn a_pod_waits_with_a_reason_until_a_node_is_ready() {
     let reason = "0/1 nodes are available: 1 node(s) were not ready.";
     world.until_event("p", &format!("FailedScheduling: {reason}")).await;
     let waiting = world.get(PODS, "p").unwrap();
-    assert_eq!(condition(&waiting, "PodScheduled").unwrap()["message"], reason);
+    let told = condition(&waiting, "PodScheduled").unwrap();
+    assert_eq!(told["message"], reason);
+    assert!(told.get("lastProbeTime").is_some_and(Value::is_null));
     world.create(NODES, node("n")).await;
     let bound = world.until("bound", || world.get(PODS, "p").filter(|pod| pod["spec"]["nodeName"] == "n")).await;
     assert!(is_true(&bound, "PodScheduled"));

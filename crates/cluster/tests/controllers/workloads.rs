@@ -28,7 +28,9 @@ async fn a_deployment_makes_a_set_and_pods_and_becomes_available() {
     let is_there = |object: &Value| object["status"]["availableReplicas"] == 3 && is_true(object, "Available");
     let seen = world.until("available", || world.get(DEPLOYMENTS, "web").filter(is_there)).await;
     assert_eq!(condition(&seen, "Progressing").unwrap()["reason"], "NewReplicaSetAvailable");
-    assert_eq!(seen["status"]["observedGeneration"], seen["metadata"]["generation"]);
+    assert_eq!(seen["status"]["observedGeneration"], 1);
+    assert_eq!(seen["metadata"]["generation"], 1, "the revision is noted without a change of the spec");
+    assert_eq!(seen["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "1");
     assert_eq!(world.list(SETS).len(), 1);
     world
         .until_event(

@@ -87,7 +87,8 @@ fn total(pod: &Value) -> Value {
     for list in ["requests", "limits"] {
         let mut map = Map::new();
         let all: Vec<&Value> = pod["spec"]["containers"].as_array().into_iter().flatten().collect();
-        let names = all.iter().flat_map(|c| c["resources"][list].as_object().into_iter().flatten().map(|(name, _)| name));
+        let names =
+            all.iter().flat_map(|c| c["resources"][list].as_object().into_iter().flatten().map(|(name, _)| name));
         for name in names {
             let sum = all
                 .iter()
