@@ -60,7 +60,6 @@ fn every_kubectl_describes_the_common_kinds() {
             (
                 &["pod", "p"],
                 &[
-<<<<<<< HEAD
                     "Name: p\n",
                     "Service Account: default\n",
                     "Status: Pending\n",
@@ -77,46 +76,6 @@ fn every_kubectl_describes_the_common_kinds() {
             (&["ns", &ns], &["Status: Active\n", "No resource quota.\n"]),
             (&["sa", "default"], &["Name: default\n"]),
             (&["sc", "standard"], &["IsDefaultClass: Yes\n"]),
-=======
-                    "Name:             p\n",
-                    "Service Account:  default\n",
-                    "Status:           Pending\n",
-                    "QoS Class:                   BestEffort\n",
-                    "an event",
-                ],
-            ),
-            (
-                &["svc", "s"],
-                &[
-                    "Name:                     s\n",
-                    "Selector:                 app=x\n",
-                    "Port:                     <unset>  80/TCP\n",
-                ],
-            ),
-            (&["job", "j"], &["Name:             j\n", "Parallelism:      1\n", "Suspend:          true\n"]),
-            (&["cm", "m"], &["Name:         m\n", "key:\n----\nvalue\n"]),
-            (&["secret", "x"], &["Type:  Opaque\n", "key:  5 bytes\n"]),
-            (
-                &["deploy", "d"],
-                &[
-                    "Name:                   d\n",
-                    "Replicas:               0 desired",
-                    "StrategyType:           RollingUpdate\n",
-                ],
-            ),
-            (
-                &["pvc", "v"],
-                &[
-                    "Name:          v\n",
-                    "StorageClass:  none\n",
-                    "Status:        Pending\n",
-                    "VolumeMode:    Filesystem\n",
-                ],
-            ),
-            (&["ns", &ns], &["Status:       Active\n", "No resource quota.\n"]),
-            (&["sa", "default"], &["Name:                default\n"]),
-            (&["sc", "standard"], &["IsDefaultClass:        Yes\n"]),
->>>>>>> main
         ];
         for (args, texts) in expected {
             // How far the columns are padded differs between versions.

@@ -1,10 +1,6 @@
 //! Watches: from kubectl's side line by line, and event by event on the wire.
 
-<<<<<<< HEAD
 use crate::harness::{Space, Stage, for_each_kubectl, for_some_kubectls, squeeze, stage};
-=======
-use crate::harness::{Space, Stage, for_each_kubectl, squeeze, stage};
->>>>>>> main
 use crate::http::{Stream, delete, get, own, patch, post, put, request};
 use serde_json::{Value, json};
 
