@@ -30,8 +30,10 @@ fn definition(space: &Space) -> (String, Value) {
         {"name": "Colour", "type": "string", "jsonPath": ".spec.colour", "priority": 1},
         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}]);
     let scale = json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas", "labelSelectorPath": ".status.selector"});
-    let version = |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": schema},
-        "subresources": {"status": {}, "scale": scale}, "additionalPrinterColumns": columns, "selectableFields": [{"jsonPath": ".spec.colour"}]});
+    let version = |name: &str, storage: bool| {
+        json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": schema},
+        "subresources": {"status": {}, "scale": scale}, "additionalPrinterColumns": columns, "selectableFields": [{"jsonPath": ".spec.colour"}]})
+    };
     let crd = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": format!("gads.{group}")},
         "spec": {"group": group, "scope": "Namespaced", "names": {"plural": "gads", "kind": "Gad", "shortNames": [format!("g{}", space.name)], "categories": [space.name]},
             "versions": [version("v1", true), version("v1beta1", false)]}});
@@ -111,7 +113,12 @@ fn a_definition_is_completed_and_accepted() {
     let condition = |kind: &str| {
         let list = crd["status"]["conditions"].as_array().unwrap();
         let found = list.iter().find(|c| c["type"] == kind).unwrap();
-        format!("{} {} {}", found["status"].as_str().unwrap(), found["reason"].as_str().unwrap(), found["message"].as_str().unwrap())
+        format!(
+            "{} {} {}",
+            found["status"].as_str().unwrap(),
+            found["reason"].as_str().unwrap(),
+            found["message"].as_str().unwrap()
+        )
     };
     assert_eq!(condition("NamesAccepted"), "True NoConflicts no conflicts found");
     assert_eq!(condition("Established"), "True InitialNamesAccepted the initial names have been accepted");
@@ -121,7 +128,13 @@ fn a_definition_is_completed_and_accepted() {
     misnamed["metadata"]["name"] = "wrong.example.com".into();
     let answer = post(CRDS, &misnamed);
     assert_eq!(answer.code, 422);
-    assert!(answer.status().2.contains("metadata.name: Invalid value: \"wrong.example.com\": must be spec.names.plural+\".\"+spec.group"), "{}", answer.body);
+    assert!(
+        answer.status().2.contains(
+            "metadata.name: Invalid value: \"wrong.example.com\": must be spec.names.plural+\".\"+spec.group"
+        ),
+        "{}",
+        answer.body
+    );
 }
 
 // K-CRD-2
@@ -171,7 +184,11 @@ fn versions_share_one_stored_form_and_names_are_fixed() {
     assert_eq!(get(&format!("{path}/a")).ok()["apiVersion"], format!("{group}/v1"));
     let answer = patch("merge", &format!("{CRDS}/gads.{group}"), &json!({"spec": {"scope": "Cluster"}}));
     assert_eq!(answer.code, 422);
-    assert!(answer.status().2.contains("spec.scope: Invalid value: \"Cluster\": field is immutable"), "{}", answer.body);
+    assert!(
+        answer.status().2.contains("spec.scope: Invalid value: \"Cluster\": field is immutable"),
+        "{}",
+        answer.body
+    );
 }
 
 // K-CRD-6 K-CRD-8
@@ -183,22 +200,66 @@ fn schema_violations_have_the_known_texts() {
         let answer = post(&format!("{path}?dryRun=All"), &gad(&group, "x", spec));
         assert_eq!(answer.code, 422, "{}", answer.body);
         let causes = answer.json()["details"]["causes"].clone();
-        causes.as_array().unwrap().iter()
+        causes
+            .as_array()
+            .unwrap()
+            .iter()
             .filter(|c| !c["message"].as_str().unwrap().contains("some validation rules were not checked"))
-            .map(|c| format!("{} {}: {}", c["reason"].as_str().unwrap(), c["field"].as_str().unwrap(), c["message"].as_str().unwrap()))
+            .map(|c| {
+                format!(
+                    "{} {}: {}",
+                    c["reason"].as_str().unwrap(),
+                    c["field"].as_str().unwrap(),
+                    c["message"].as_str().unwrap()
+                )
+            })
             .collect::<Vec<_>>()
     };
     assert_eq!(faults(json!({})), ["FieldValueRequired spec.size: Required value"]);
-    assert_eq!(faults(json!({"size": "string"})), ["FieldValueTypeInvalid spec.size: Invalid value: \"string\": spec.size in body must be of type integer: \"string\""]);
-    assert_eq!(faults(json!({"size": 0})), ["FieldValueInvalid spec.size: Invalid value: 0: spec.size in body should be greater than or equal to 1"]);
-    assert_eq!(faults(json!({"size": 11})), ["FieldValueInvalid spec.size: Invalid value: 11: spec.size in body should be less than or equal to 10"]);
-    assert_eq!(faults(json!({"size": 1, "colour": "blue"})), ["FieldValueNotSupported spec.colour: Unsupported value: \"blue\": supported values: \"red\", \"green\""]);
-    assert_eq!(faults(json!({"size": 1, "name": "A"})), ["FieldValueInvalid spec.name: Invalid value: \"A\": spec.name in body should match '^[a-z]+$'"]);
-    assert_eq!(faults(json!({"size": 1, "name": "abcd"})), ["FieldValueTooLong spec.name: Too long: may not be more than 3 bytes"]);
-    assert_eq!(faults(json!({"size": 1, "items": ["a", "b", "c"]})), ["FieldValueTooMany spec.items: Too many: 3: must have at most 2 items"]);
-    assert_eq!(faults(json!({"size": 1, "ports": [{"k": "a"}, {"k": "a"}]})), ["FieldValueDuplicate spec.ports[1]: Duplicate value: {\"k\":\"a\"}"]);
-    assert_eq!(faults(json!({"size": 1, "low": 2, "high": 1})), ["FieldValueInvalid spec: Invalid value: low must not exceed high"]);
-    for spec in [json!({"size": 1, "either": "a"}), json!({"size": 1, "either": 5}), json!({"size": 1, "nothing": null}), json!({"size": 1, "labels": {"a": "b"}})] {
+    assert_eq!(
+        faults(json!({"size": "string"})),
+        [
+            "FieldValueTypeInvalid spec.size: Invalid value: \"string\": spec.size in body must be of type integer: \"string\""
+        ]
+    );
+    assert_eq!(
+        faults(json!({"size": 0})),
+        ["FieldValueInvalid spec.size: Invalid value: 0: spec.size in body should be greater than or equal to 1"]
+    );
+    assert_eq!(
+        faults(json!({"size": 11})),
+        ["FieldValueInvalid spec.size: Invalid value: 11: spec.size in body should be less than or equal to 10"]
+    );
+    assert_eq!(
+        faults(json!({"size": 1, "colour": "blue"})),
+        ["FieldValueNotSupported spec.colour: Unsupported value: \"blue\": supported values: \"red\", \"green\""]
+    );
+    assert_eq!(
+        faults(json!({"size": 1, "name": "A"})),
+        ["FieldValueInvalid spec.name: Invalid value: \"A\": spec.name in body should match '^[a-z]+$'"]
+    );
+    assert_eq!(
+        faults(json!({"size": 1, "name": "abcd"})),
+        ["FieldValueTooLong spec.name: Too long: may not be more than 3 bytes"]
+    );
+    assert_eq!(
+        faults(json!({"size": 1, "items": ["a", "b", "c"]})),
+        ["FieldValueTooMany spec.items: Too many: 3: must have at most 2 items"]
+    );
+    assert_eq!(
+        faults(json!({"size": 1, "ports": [{"k": "a"}, {"k": "a"}]})),
+        ["FieldValueDuplicate spec.ports[1]: Duplicate value: {\"k\":\"a\"}"]
+    );
+    assert_eq!(
+        faults(json!({"size": 1, "low": 2, "high": 1})),
+        ["FieldValueInvalid spec: Invalid value: low must not exceed high"]
+    );
+    for spec in [
+        json!({"size": 1, "either": "a"}),
+        json!({"size": 1, "either": 5}),
+        json!({"size": 1, "nothing": null}),
+        json!({"size": 1, "labels": {"a": "b"}}),
+    ] {
         assert_eq!(post(&format!("{path}?dryRun=All"), &gad(&group, "x", spec)).code, 201);
     }
 }
@@ -231,11 +292,22 @@ fn instances_must_name_their_type() {
     kindless.as_object_mut().unwrap().remove("kind");
     let answer = post(&path, &kindless);
     assert_eq!((answer.code, answer.status().1.as_str()), (400, "BadRequest"));
-    assert!(answer.status().2.starts_with("the object provided is unrecognized (must be of type Gad): Object 'Kind' is missing in "), "{}", answer.body);
+    assert!(
+        answer
+            .status()
+            .2
+            .starts_with("the object provided is unrecognized (must be of type Gad): Object 'Kind' is missing in "),
+        "{}",
+        answer.body
+    );
     let mut other = gad(&group, "a", json!({"size": 1}));
     other["kind"] = "Foo".into();
     let answer = post(&path, &other);
-    assert!(answer.code == 422 && answer.status().2.ends_with("kind: Invalid value: \"Foo\": must be Gad"), "{}", answer.body);
+    assert!(
+        answer.code == 422 && answer.status().2.ends_with("kind: Invalid value: \"Foo\": must be Gad"),
+        "{}",
+        answer.body
+    );
     let mut version = gad(&group, "a", json!({"size": 1}));
     version["apiVersion"] = format!("{group}/v9").into();
     let text = format!("the API version in the data ({group}/v9) does not match the expected API version ({group}/v1)");
@@ -255,7 +327,12 @@ fn generation_follows_the_spec_and_not_the_status() {
     assert_eq!(generation(&format!("{item}/status"), json!({"status": {"phase": "Up"}})), 2);
     let ignored = patch("merge", &item, &json!({"status": {"phase": "Down"}})).ok();
     assert_eq!((&ignored["status"]["phase"], &ignored["metadata"]["generation"]), (&json!("Up"), &json!(2)));
-    let status = patch("merge", &format!("{item}/status"), &json!({"spec": {"size": 9}, "metadata": {"labels": {"l": "1"}}, "status": {"phase": "Far"}})).ok();
+    let status = patch(
+        "merge",
+        &format!("{item}/status"),
+        &json!({"spec": {"size": 9}, "metadata": {"labels": {"l": "1"}}, "status": {"phase": "Far"}}),
+    )
+    .ok();
     assert_eq!((&status["spec"]["size"], status["metadata"]["labels"].get("l")), (&json!(2), None));
 }
 
@@ -265,7 +342,9 @@ fn an_update_needs_a_version() {
     let space = Space::new("put");
     let (group, path) = defined(&space);
     let made = post(&path, &gad(&group, "a", json!({"size": 1}))).ok();
-    let text = format!("Gad.{group} \"a\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update");
+    let text = format!(
+        "Gad.{group} \"a\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+    );
     let item = format!("{path}/a");
     assert_eq!(put(&item, &gad(&group, "a", json!({"size": 2}))).status(), (422, "Invalid".into(), text));
     let mut next = made;
@@ -287,7 +366,10 @@ fn instances_are_scaled_by_their_paths() {
     patch("merge", &format!("{path}/a/status"), &json!({"status": {"replicas": 1, "selector": "a=b"}})).ok();
     let found = get(&scale).ok();
     assert_eq!((&found["kind"], &found["apiVersion"]), (&json!("Scale"), &json!("autoscaling/v1")));
-    assert_eq!((&found["spec"], &found["status"]), (&json!({"replicas": 2}), &json!({"replicas": 1, "selector": "a=b"})));
+    assert_eq!(
+        (&found["spec"], &found["status"]),
+        (&json!({"replicas": 2}), &json!({"replicas": 1, "selector": "a=b"}))
+    );
     let generation = get(&format!("{path}/a")).ok()["metadata"]["generation"].as_i64().unwrap();
     assert_eq!(patch("merge", &scale, &json!({"spec": {"replicas": 5}})).ok()["spec"]["replicas"], 5);
     let after = get(&format!("{path}/a")).ok();
@@ -301,8 +383,12 @@ fn columns_are_cells_of_their_type() {
     let (group, path) = defined(&space);
     post(&path, &gad(&group, "a", json!({"size": 4}))).ok();
     let table = request("GET", &path).header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").send().ok();
-    let columns: Vec<String> = table["columnDefinitions"].as_array().unwrap().iter()
-        .map(|c| format!("{} {} {}", c["name"].as_str().unwrap(), c["type"].as_str().unwrap(), c["priority"])).collect();
+    let columns: Vec<String> = table["columnDefinitions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| format!("{} {} {}", c["name"].as_str().unwrap(), c["type"].as_str().unwrap(), c["priority"]))
+        .collect();
     assert_eq!(columns, ["Name string 0", "Size integer 0", "Ready string 0", "Colour string 1", "Age date 0"]);
     let cells = table["rows"][0]["cells"].as_array().unwrap();
     assert_eq!(cells[..4], [json!("a"), json!(4), Value::Null, json!("red")]);
@@ -318,13 +404,25 @@ fn selectable_fields_select() {
     post(&path, &gad(&group, "b", json!({"size": 1, "colour": "green"}))).ok();
     let names = |selector: &str| {
         let list = get(&format!("{path}?fieldSelector={selector}")).ok();
-        list["items"].as_array().unwrap().iter().map(|i| i["metadata"]["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|i| i["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
     };
     assert_eq!(names("spec.colour%3Dgreen"), ["b"]);
     assert_eq!(names("metadata.name!%3Db"), ["a"]);
-    assert_eq!(get(&format!("{path}?fieldSelector=spec.size%3D1")).status(), (400, "BadRequest".into(), "field label not supported: spec.size".into()));
+    assert_eq!(
+        get(&format!("{path}?fieldSelector=spec.size%3D1")).status(),
+        (400, "BadRequest".into(), "field label not supported: spec.size".into())
+    );
     let list = get(&path).ok();
-    assert_eq!((&list["kind"], &list["items"][0]["kind"]), (&json!("GadList"), &json!("Gad")), "items carry their type");
+    assert_eq!(
+        (&list["kind"], &list["items"][0]["kind"]),
+        (&json!("GadList"), &json!("Gad")),
+        "items carry their type"
+    );
 }
 
 // K-CR-7 K-PATCH-3
@@ -358,8 +456,17 @@ fn a_definition_and_its_instance_in_one_file_need_two_applies() {
     let file = format!("{crd}\n---\n{}\n", gad(&group, "a", json!({"size": 1})));
     let first = space.run_with(&["apply", "-f", "-"], &file);
     assert_eq!(first.code, 1);
-    assert!(first.stderr.contains(&format!("no matches for kind \"Gad\" in version \"{group}/v1\"\nensure CRDs are installed first")), "{}", first.stderr);
+    assert!(
+        first.stderr.contains(&format!(
+            "no matches for kind \"Gad\" in version \"{group}/v1\"\nensure CRDs are installed first"
+        )),
+        "{}",
+        first.stderr
+    );
     assert_eq!(first.stdout, format!("customresourcedefinition.apiextensions.k8s.io/gads.{group} created\n"));
     let second = space.ok_with(&["apply", "-f", "-"], &file);
-    assert_eq!(second, format!("customresourcedefinition.apiextensions.k8s.io/gads.{group} unchanged\ngad.{group}/a created\n"));
+    assert_eq!(
+        second,
+        format!("customresourcedefinition.apiextensions.k8s.io/gads.{group} unchanged\ngad.{group}/a created\n")
+    );
 }

@@ -57,7 +57,8 @@ fn pods_get_their_defaults() {
     spec["preemptionPolicy"] = "PreemptLowerPriority".into();
     let toleration = |key: &str| json!({"key": format!("node.kubernetes.io/{key}"), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
     spec["tolerations"] = json!([toleration("not-ready"), toleration("unreachable")]);
-    let added = json!({"metadata": {"generation": 1}, "spec": spec, "status": {"phase": "Pending", "qosClass": "BestEffort"}});
+    let added =
+        json!({"metadata": {"generation": 1}, "spec": spec, "status": {"phase": "Pending", "qosClass": "BestEffort"}});
     let pod = check(&space.core("pods"), json!({"spec": {"containers": [{"name": "c", "image": "i"}]}}), added);
     let volume = &pod["spec"]["volumes"][0];
     let name = volume["name"].as_str().unwrap();
@@ -80,8 +81,15 @@ fn containers_and_volumes_get_their_defaults() {
         let body = json!({"metadata": {"name": "x"}, "spec": {"containers": [{"name": "c", "image": image}]}});
         post(&space.core("pods?dryRun=All"), &body).ok()["spec"]["containers"][0]["imagePullPolicy"].clone()
     };
-    assert_eq!([policy("i"), policy("i:latest"), policy("i:1"), policy("i@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")],
-        ["Always", "Always", "IfNotPresent", "IfNotPresent"]);
+    assert_eq!(
+        [
+            policy("i"),
+            policy("i:latest"),
+            policy("i:1"),
+            policy("i@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
+        ],
+        ["Always", "Always", "IfNotPresent", "IfNotPresent"]
+    );
     let body = json!({"spec": {"automountServiceAccountToken": false, "containers": [{"name": "c", "image": "i:1",
         "ports": [{"containerPort": 80}], "resources": {"limits": {"cpu": "1", "memory": "1Gi"}},
         "livenessProbe": {"httpGet": {"port": 80}}, "env": [{"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]}],
@@ -113,11 +121,20 @@ fn jobs_get_their_defaults() {
     let job = check(&space.group("batch/v1", "jobs"), parallel, json!({"spec": {"parallelism": 2}}));
     assert_eq!(job["spec"].get("completions"), None);
     let mut indexed = body.clone();
-    indexed["spec"].as_object_mut().unwrap().extend(json!({"completionMode": "Indexed", "completions": 2, "parallelism": 2, "backoffLimitPerIndex": 1}).as_object().unwrap().clone());
+    indexed["spec"].as_object_mut().unwrap().extend(
+        json!({"completionMode": "Indexed", "completions": 2, "parallelism": 2, "backoffLimitPerIndex": 1})
+            .as_object()
+            .unwrap()
+            .clone(),
+    );
     check(&space.group("batch/v1", "jobs"), indexed, json!({"spec": {"backoffLimit": 2_147_483_647}}));
     let cron = json!({"spec": {"schedule": "@hourly", "jobTemplate": {"spec": body["spec"]}}});
-    check(&space.group("batch/v1", "cronjobs"), cron, json!({"metadata": {"generation": 1}, "spec": {"concurrencyPolicy": "Allow", "suspend": false,
-        "successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 1}}));
+    check(
+        &space.group("batch/v1", "cronjobs"),
+        cron,
+        json!({"metadata": {"generation": 1}, "spec": {"concurrencyPolicy": "Allow", "suspend": false,
+        "successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 1}}),
+    );
 }
 
 #[test]
@@ -125,19 +142,35 @@ fn workloads_get_their_defaults() {
     let space = Space::new("workloads");
     let body = json!({"spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template()}});
     let percent = json!({"maxSurge": "25%", "maxUnavailable": "25%"});
-    check(&space.group("apps/v1", "deployments"), body.clone(), json!({"metadata": {"generation": 1}, "spec": {"replicas": 1,
+    check(
+        &space.group("apps/v1", "deployments"),
+        body.clone(),
+        json!({"metadata": {"generation": 1}, "spec": {"replicas": 1,
         "strategy": {"type": "RollingUpdate", "rollingUpdate": percent}, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600,
-        "template": {"spec": pod_defaults()}}, "status": {}}));
-    check(&space.group("apps/v1", "replicasets"), body.clone(), json!({"spec": {"replicas": 1}, "status": {"replicas": 0}}));
+        "template": {"spec": pod_defaults()}}, "status": {}}),
+    );
+    check(
+        &space.group("apps/v1", "replicasets"),
+        body.clone(),
+        json!({"spec": {"replicas": 1}, "status": {"replicas": 0}}),
+    );
     let mut stateful = body.clone();
     stateful["spec"]["serviceName"] = "s".into();
     stateful["spec"]["volumeClaimTemplates"] = json!([{"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]);
-    check(&space.group("apps/v1", "statefulsets"), stateful, json!({"spec": {"replicas": 1, "podManagementPolicy": "OrderedReady",
+    check(
+        &space.group("apps/v1", "statefulsets"),
+        stateful,
+        json!({"spec": {"replicas": 1, "podManagementPolicy": "OrderedReady",
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}, "revisionHistoryLimit": 10,
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
-        "volumeClaimTemplates": [{"kind": "PersistentVolumeClaim", "apiVersion": "v1", "spec": {"volumeMode": "Filesystem"}, "status": {"phase": "Pending"}}]}}));
-    check(&space.group("apps/v1", "daemonsets"), body, json!({"metadata": {"annotations": {"deprecated.daemonset.template.generation": "1"}},
-        "spec": {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}, "revisionHistoryLimit": 10}}));
+        "volumeClaimTemplates": [{"kind": "PersistentVolumeClaim", "apiVersion": "v1", "spec": {"volumeMode": "Filesystem"}, "status": {"phase": "Pending"}}]}}),
+    );
+    check(
+        &space.group("apps/v1", "daemonsets"),
+        body,
+        json!({"metadata": {"annotations": {"deprecated.daemonset.template.generation": "1"}},
+        "spec": {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}, "revisionHistoryLimit": 10}}),
+    );
 }
 
 // K-SVC-1
@@ -147,11 +180,26 @@ fn services_get_their_defaults() {
     let plain = json!({"spec": {"type": "ClusterIP", "sessionAffinity": "None", "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
         "internalTrafficPolicy": "Cluster", "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}]}, "status": {"loadBalancer": {}}});
     check(&space.core("services"), json!({"spec": {"ports": [{"port": 80}]}}), plain);
-    let node = check(&space.core("services"), json!({"spec": {"type": "NodePort", "ports": [{"port": 80}]}}), json!({"spec": {"externalTrafficPolicy": "Cluster"}}));
+    let node = check(
+        &space.core("services"),
+        json!({"spec": {"type": "NodePort", "ports": [{"port": 80}]}}),
+        json!({"spec": {"externalTrafficPolicy": "Cluster"}}),
+    );
     assert!((30000..32768).contains(&node["spec"]["ports"][0]["nodePort"].as_i64().unwrap()), "{node}");
-    check(&space.core("services"), json!({"spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}}), json!({"spec": {"allocateLoadBalancerNodePorts": true}}));
-    let outside = check(&space.core("services"), json!({"spec": {"type": "ExternalName", "externalName": "example.com"}}), json!({}));
-    assert_eq!(outside["spec"], json!({"type": "ExternalName", "externalName": "example.com", "sessionAffinity": "None"}));
+    check(
+        &space.core("services"),
+        json!({"spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}}),
+        json!({"spec": {"allocateLoadBalancerNodePorts": true}}),
+    );
+    let outside = check(
+        &space.core("services"),
+        json!({"spec": {"type": "ExternalName", "externalName": "example.com"}}),
+        json!({}),
+    );
+    assert_eq!(
+        outside["spec"],
+        json!({"type": "ExternalName", "externalName": "example.com", "sessionAffinity": "None"})
+    );
 }
 
 // K-VOL-2
@@ -159,12 +207,24 @@ fn services_get_their_defaults() {
 fn storage_kinds_get_their_defaults() {
     let space = Space::new("storage");
     let claim = json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
-    check(&space.core("persistentvolumeclaims"), claim, json!({"metadata": {"finalizers": ["kubernetes.io/pvc-protection"]},
-        "spec": {"volumeMode": "Filesystem", "storageClassName": "standard"}, "status": {"phase": "Pending"}}));
+    check(
+        &space.core("persistentvolumeclaims"),
+        claim,
+        json!({"metadata": {"finalizers": ["kubernetes.io/pvc-protection"]},
+        "spec": {"volumeMode": "Filesystem", "storageClassName": "standard"}, "status": {"phase": "Pending"}}),
+    );
     let volume = json!({"metadata": {"name": "defaulted"}, "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}});
-    check("/api/v1/persistentvolumes", volume, json!({"metadata": {"finalizers": ["kubernetes.io/pv-protection"]},
-        "spec": {"volumeMode": "Filesystem", "persistentVolumeReclaimPolicy": "Retain"}, "status": {"phase": "Pending"}}));
-    check("/apis/storage.k8s.io/v1/storageclasses", json!({"provisioner": "x.example.com/y"}), json!({"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}));
+    check(
+        "/api/v1/persistentvolumes",
+        volume,
+        json!({"metadata": {"finalizers": ["kubernetes.io/pv-protection"]},
+        "spec": {"volumeMode": "Filesystem", "persistentVolumeReclaimPolicy": "Retain"}, "status": {"phase": "Pending"}}),
+    );
+    check(
+        "/apis/storage.k8s.io/v1/storageclasses",
+        json!({"provisioner": "x.example.com/y"}),
+        json!({"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}),
+    );
     let standard = get("/apis/storage.k8s.io/v1/storageclasses/standard").ok();
     assert_eq!(standard["metadata"]["annotations"]["storageclass.kubernetes.io/is-default-class"], "true");
 }
@@ -173,9 +233,17 @@ fn storage_kinds_get_their_defaults() {
 fn small_kinds_get_their_defaults() {
     let space = Space::new("small");
     check(&space.core("secrets"), json!({"stringData": {"k": "v"}}), json!({"type": "Opaque", "data": {"k": "dg=="}}));
-    check("/apis/scheduling.k8s.io/v1/priorityclasses", json!({"value": 5}), json!({"preemptionPolicy": "PreemptLowerPriority"}));
+    check(
+        "/apis/scheduling.k8s.io/v1/priorityclasses",
+        json!({"value": 5}),
+        json!({"preemptionPolicy": "PreemptLowerPriority"}),
+    );
     let binding = json!({"roleRef": {"kind": "Role", "name": "r"}, "subjects": [{"kind": "User", "name": "u"}, {"kind": "ServiceAccount", "name": "s", "namespace": "n"}]});
-    let made = check(&space.group("rbac.authorization.k8s.io/v1", "rolebindings"), binding, json!({"roleRef": {"apiGroup": "rbac.authorization.k8s.io"}}));
+    let made = check(
+        &space.group("rbac.authorization.k8s.io/v1", "rolebindings"),
+        binding,
+        json!({"roleRef": {"apiGroup": "rbac.authorization.k8s.io"}}),
+    );
     assert_eq!(made["subjects"][0]["apiGroup"], "rbac.authorization.k8s.io");
     assert_eq!(made["subjects"][1].get("apiGroup"), None);
     let range = json!({"spec": {"limits": [{"type": "Container", "default": {"cpu": "1"}}]}});

@@ -1,12 +1,12 @@
 //! Error texts, on the wire and as kubectl prints them.
 
-use crate::harness::{Space, for_each_kubectl};
+use crate::harness::{Space, for_some_kubectls};
 use crate::http::{get, post, request};
 use serde_json::json;
 
 #[test]
 fn every_kubectl_prints_the_known_errors() {
-    for_each_kubectl("errors", |space| {
+    for_some_kubectls("errors", |space| {
         space.ok(&["create", "configmap", "a"]);
         let file = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
         space.file("a.yaml", file);
@@ -16,7 +16,10 @@ fn every_kubectl_prints_the_known_errors() {
             (&["get", "ns", "x"], "Error from server (NotFound): namespaces \"x\" not found\n"),
             (&["get", "foos"], "error: the server doesn't have a resource type \"foos\"\n"),
             (&["create", "configmap", "a"], "error: failed to create configmap: configmaps \"a\" already exists\n"),
-            (&["create", "-f", "a.yaml"], "Error from server (AlreadyExists): error when creating \"a.yaml\": configmaps \"a\" already exists\n"),
+            (
+                &["create", "-f", "a.yaml"],
+                "Error from server (AlreadyExists): error when creating \"a.yaml\": configmaps \"a\" already exists\n",
+            ),
             (
                 &["--as=nobody", "get", "pods"],
                 "Error from server (Forbidden): pods is forbidden: User \"nobody\" cannot list resource \"pods\" in API group \"\" in the namespace \"{ns}\"\n",
@@ -29,20 +32,29 @@ fn every_kubectl_prints_the_known_errors() {
                 &["--as=nobody", "get", "nodes"],
                 "Error from server (Forbidden): nodes is forbidden: User \"nobody\" cannot list resource \"nodes\" in API group \"\" at the cluster scope\n",
             ),
-            (&["--as=nobody", "get", "--raw", "/metrics"], "Error from server (Forbidden): forbidden: User \"nobody\" cannot get path \"/metrics\"\n"),
-            (&["get", "--raw", "/nope"], "Error from server (NotFound): the server could not find the requested resource\n"),
+            (
+                &["--as=nobody", "get", "--raw", "/metrics"],
+                "Error from server (Forbidden): forbidden: User \"nobody\" cannot get path \"/metrics\"\n",
+            ),
+            (
+                &["get", "--raw", "/nope"],
+                "Error from server (NotFound): the server could not find the requested resource\n",
+            ),
         ];
         for (args, text) in cases {
             assert_eq!(space.fails(args), text.replace("{ns}", &space.name), "{args:?}");
         }
         let output = space.run(&["--token=nope", "--client-certificate=", "get", "pods"]);
-        assert_eq!((output.code, output.stderr.as_str()), (1, "error: You must be logged in to the server (Unauthorized)\n"));
+        assert_eq!(
+            (output.code, output.stderr.as_str()),
+            (1, "error: You must be logged in to the server (Unauthorized)\n")
+        );
     });
 }
 
 #[test]
 fn every_kubectl_prints_one_or_many_invalid_fields() {
-    for_each_kubectl("invalid", |space| {
+    for_some_kubectls("invalid", |space| {
         let one = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {ports: [{port: 80, protocol: X}]}\n";
         let text = "The Service \"s\" is invalid: spec.ports[0].protocol: Unsupported value: \"X\": supported values: \"SCTP\", \"TCP\", \"UDP\"\n";
         assert_eq!(space.fails_with(&["create", "-f", "-"], one), text);

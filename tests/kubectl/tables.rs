@@ -10,25 +10,49 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const COLUMNS: &[(&str, &str)] = &[
     ("/api/v1/pods", "Name, Ready, Status, Restarts, Age, [IP], [Node], [Nominated Node], [Readiness Gates]"),
     ("/apis/batch/v1/jobs", "Name, Status, Completions, Duration, Age, [Containers], [Images], [Selector]"),
-    ("/apis/batch/v1/cronjobs", "Name, Schedule, Timezone, Suspend, Active, Last Schedule, Age, [Containers], [Images], [Selector]"),
+    (
+        "/apis/batch/v1/cronjobs",
+        "Name, Schedule, Timezone, Suspend, Active, Last Schedule, Age, [Containers], [Images], [Selector]",
+    ),
     ("/apis/apps/v1/deployments", "Name, Ready, Up-to-date, Available, Age, [Containers], [Images], [Selector]"),
     ("/apis/apps/v1/replicasets", "Name, Desired, Current, Ready, Age, [Containers], [Images], [Selector]"),
     ("/api/v1/replicationcontrollers", "Name, Desired, Current, Ready, Age, [Containers], [Images], [Selector]"),
     ("/apis/apps/v1/statefulsets", "Name, Ready, Age, [Containers], [Images]"),
-    ("/apis/apps/v1/daemonsets", "Name, Desired, Current, Ready, Up-to-date, Available, Node Selector, Age, [Containers], [Images], [Selector]"),
+    (
+        "/apis/apps/v1/daemonsets",
+        "Name, Desired, Current, Ready, Up-to-date, Available, Node Selector, Age, [Containers], [Images], [Selector]",
+    ),
     ("/api/v1/services", "Name, Type, Cluster-IP, External-IP, Port(s), Age, [Selector]"),
     ("/api/v1/endpoints", "Name, Endpoints, Age"),
     ("/apis/discovery.k8s.io/v1/endpointslices", "Name, AddressType, Ports, Endpoints, Age"),
-    ("/api/v1/nodes", "Name, Status, Roles, Age, Version, [Internal-IP], [External-IP], [OS-Image], [Kernel-Version], [Container-Runtime]"),
+    (
+        "/api/v1/nodes",
+        "Name, Status, Roles, Age, Version, [Internal-IP], [External-IP], [OS-Image], [Kernel-Version], [Container-Runtime]",
+    ),
     ("/api/v1/namespaces", "Name, Status, Age"),
     ("/api/v1/configmaps", "Name, Data, Age"),
     ("/api/v1/secrets", "Name, Type, Data, Age"),
     ("/api/v1/serviceaccounts", "Name, Age"),
-    ("/api/v1/events", "Last Seen, Type, Reason, Object, [Subobject], [Source], Message, [First Seen], [Count], [Name]"),
-    ("/apis/events.k8s.io/v1/events", "Last Seen, Type, Reason, Object, [Subobject], [Source], Message, [First Seen], [Count], [Name]"),
-    ("/api/v1/persistentvolumeclaims", "Name, Status, Volume, Capacity, Access Modes, StorageClass, VolumeAttributesClass, Age, [VolumeMode]"),
-    ("/api/v1/persistentvolumes", "Name, Capacity, Access Modes, Reclaim Policy, Status, Claim, StorageClass, VolumeAttributesClass, Reason, Age, [VolumeMode]"),
-    ("/apis/storage.k8s.io/v1/storageclasses", "Name, Provisioner, ReclaimPolicy, VolumeBindingMode, AllowVolumeExpansion, Age"),
+    (
+        "/api/v1/events",
+        "Last Seen, Type, Reason, Object, [Subobject], [Source], Message, [First Seen], [Count], [Name]",
+    ),
+    (
+        "/apis/events.k8s.io/v1/events",
+        "Last Seen, Type, Reason, Object, [Subobject], [Source], Message, [First Seen], [Count], [Name]",
+    ),
+    (
+        "/api/v1/persistentvolumeclaims",
+        "Name, Status, Volume, Capacity, Access Modes, StorageClass, VolumeAttributesClass, Age, [VolumeMode]",
+    ),
+    (
+        "/api/v1/persistentvolumes",
+        "Name, Capacity, Access Modes, Reclaim Policy, Status, Claim, StorageClass, VolumeAttributesClass, Reason, Age, [VolumeMode]",
+    ),
+    (
+        "/apis/storage.k8s.io/v1/storageclasses",
+        "Name, Provisioner, ReclaimPolicy, VolumeBindingMode, AllowVolumeExpansion, Age",
+    ),
     ("/apis/scheduling.k8s.io/v1/priorityclasses", "Name, Value, Global-Default, Age, PreemptionPolicy"),
     ("/api/v1/resourcequotas", "Name, Request, Limit, Age"),
     ("/api/v1/limitranges", "Name, Created At"),
@@ -48,8 +72,17 @@ const COLUMNS: &[(&str, &str)] = &[
 fn every_kind_has_its_columns() {
     for (path, expected) in COLUMNS {
         let table = request("GET", &format!("{path}?limit=1")).header("Accept", TABLE).send().ok();
-        let columns: Vec<String> = table["columnDefinitions"].as_array().unwrap().iter()
-            .map(|c| if c["priority"] == 0 { c["name"].as_str().unwrap().to_owned() } else { format!("[{}]", c["name"].as_str().unwrap()) })
+        let columns: Vec<String> = table["columnDefinitions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|c| {
+                if c["priority"] == 0 {
+                    c["name"].as_str().unwrap().to_owned()
+                } else {
+                    format!("[{}]", c["name"].as_str().unwrap())
+                }
+            })
             .collect();
         assert_eq!(columns.join(", "), *expected, "{path}");
         let cells = table["rows"].as_array().unwrap().first().map(|row| row["cells"].as_array().unwrap().len());
@@ -93,23 +126,76 @@ fn pods_show_what_they_are_up_to() {
     let space = Space::new("pods");
     let two = json!({"containers": [{"name": "c", "image": "i"}, {"name": "d", "image": "i"}]});
     let init = json!({"initContainers": [{"name": "i1", "image": "i"}, {"name": "i2", "image": "i"}]});
-    let running = |name: &str| state(name, json!({"running": {"startedAt": "2026-01-01T00:00:00Z"}}), json!({"ready": true}));
+    let running =
+        |name: &str| state(name, json!({"running": {"startedAt": "2026-01-01T00:00:00Z"}}), json!({"ready": true}));
     let waiting = |reason: &str| state("c", json!({"waiting": {"reason": reason}}), json!({}));
-    let ended = |name: &str, reason: &str, code: i64| state(name, json!({"terminated": {"reason": reason, "exitCode": code}}), json!({}));
+    let ended = |name: &str, reason: &str, code: i64| {
+        state(name, json!({"terminated": {"reason": reason, "exitCode": code}}), json!({}))
+    };
     let ready = json!([{"type": "Ready", "status": "True"}, {"type": "Initialized", "status": "True"}]);
     let cases: &[(&str, Value, Value, [&str; 3])] = &[
         ("pending", json!({}), json!({}), ["0/1", "Pending", "0"]),
-        ("creating", json!({}), json!({"containerStatuses": [waiting("ContainerCreating")]}), ["0/1", "ContainerCreating", "0"]),
-        ("running", json!({}), json!({"phase": "Running", "conditions": ready, "containerStatuses": [running("c")]}), ["1/1", "Running", "0"]),
-        ("crash", json!({}), json!({"phase": "Running", "containerStatuses": [waiting("CrashLoopBackOff")]}), ["0/1", "CrashLoopBackOff", "0"]),
-        ("done", json!({}), json!({"phase": "Succeeded", "containerStatuses": [ended("c", "Completed", 0)]}), ["0/1", "Completed", "0"]),
-        ("failed", json!({}), json!({"phase": "Failed", "containerStatuses": [ended("c", "Error", 1)]}), ["0/1", "Error", "0"]),
-        ("killed", json!({}), json!({"phase": "Failed", "containerStatuses": [ended("c", "", 137)]}), ["0/1", "ExitCode:137", "0"]),
+        (
+            "creating",
+            json!({}),
+            json!({"containerStatuses": [waiting("ContainerCreating")]}),
+            ["0/1", "ContainerCreating", "0"],
+        ),
+        (
+            "running",
+            json!({}),
+            json!({"phase": "Running", "conditions": ready, "containerStatuses": [running("c")]}),
+            ["1/1", "Running", "0"],
+        ),
+        (
+            "crash",
+            json!({}),
+            json!({"phase": "Running", "containerStatuses": [waiting("CrashLoopBackOff")]}),
+            ["0/1", "CrashLoopBackOff", "0"],
+        ),
+        (
+            "done",
+            json!({}),
+            json!({"phase": "Succeeded", "containerStatuses": [ended("c", "Completed", 0)]}),
+            ["0/1", "Completed", "0"],
+        ),
+        (
+            "failed",
+            json!({}),
+            json!({"phase": "Failed", "containerStatuses": [ended("c", "Error", 1)]}),
+            ["0/1", "Error", "0"],
+        ),
+        (
+            "killed",
+            json!({}),
+            json!({"phase": "Failed", "containerStatuses": [ended("c", "", 137)]}),
+            ["0/1", "ExitCode:137", "0"],
+        ),
         ("evicted", json!({}), json!({"phase": "Failed", "reason": "Evicted"}), ["0/1", "Evicted", "0"]),
-        ("image", json!({}), json!({"containerStatuses": [waiting("ImagePullBackOff")]}), ["0/1", "ImagePullBackOff", "0"]),
-        ("half", two.clone(), json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}], "containerStatuses": [running("c"), ended("d", "Completed", 0)]}), ["1/2", "NotReady", "0"]),
-        ("both", two, json!({"phase": "Running", "conditions": ready, "containerStatuses": [running("c"), running("d")]}), ["2/2", "Running", "0"]),
-        ("init", init.clone(), json!({"initContainerStatuses": [ended("i1", "Completed", 0), state("i2", json!({"running": {}}), json!({}))]}), ["0/1", "Init:1/2", "0"]),
+        (
+            "image",
+            json!({}),
+            json!({"containerStatuses": [waiting("ImagePullBackOff")]}),
+            ["0/1", "ImagePullBackOff", "0"],
+        ),
+        (
+            "half",
+            two.clone(),
+            json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}], "containerStatuses": [running("c"), ended("d", "Completed", 0)]}),
+            ["1/2", "NotReady", "0"],
+        ),
+        (
+            "both",
+            two,
+            json!({"phase": "Running", "conditions": ready, "containerStatuses": [running("c"), running("d")]}),
+            ["2/2", "Running", "0"],
+        ),
+        (
+            "init",
+            init.clone(),
+            json!({"initContainerStatuses": [ended("i1", "Completed", 0), state("i2", json!({"running": {}}), json!({}))]}),
+            ["0/1", "Init:1/2", "0"],
+        ),
         ("initfail", init, json!({"initContainerStatuses": [ended("i1", "Error", 1)]}), ["0/1", "Init:Error", "0"]),
     ];
     for (name, spec, status, expected) in cases {
@@ -129,7 +215,10 @@ fn services_show_addresses_and_ports() {
         cells(&space.core(&format!("services/{name}")))
     };
     let text = |cells: Vec<Value>| cells.iter().map(|c| c.as_str().unwrap().to_owned()).collect::<Vec<_>>();
-    let plain = text(service("plain", json!({"selector": {"a": "b"}, "ports": [{"name": "a", "port": 80}, {"name": "b", "port": 53, "protocol": "UDP"}]})));
+    let plain = text(service(
+        "plain",
+        json!({"selector": {"a": "b"}, "ports": [{"name": "a", "port": 80}, {"name": "b", "port": 53, "protocol": "UDP"}]}),
+    ));
     assert_eq!([&plain[1], &plain[3], &plain[4], &plain[5]], ["ClusterIP", "<none>", "80/TCP,53/UDP", "a=b"]);
     assert!(plain[2].starts_with("10."));
     let headless = text(service("headless", json!({"clusterIP": "None", "ports": [{"port": 80}]})));
@@ -153,24 +242,34 @@ fn workloads_show_counts_and_images() {
     assert_eq!(shown, [json!("x"), json!("0/0"), json!(0), json!(0), json!("c,d"), json!("i:1,j:2"), json!("a=b")]);
     let job = json!({"metadata": {"name": "j"}, "spec": {"suspend": true, "completions": 3, "parallelism": 2, "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}});
     post(&space.group("batch/v1", "jobs"), &job).ok();
-    crate::harness::eventually("the suspension", || (cells(&space.group("batch/v1", "jobs/j"))[1] == "Suspended").then_some(()));
+    crate::harness::eventually("the suspension", || {
+        (cells(&space.group("batch/v1", "jobs/j"))[1] == "Suspended").then_some(())
+    });
     let shown = cells(&space.group("batch/v1", "jobs/j"));
     assert_eq!(shown[..5], [json!("j"), json!("Suspended"), json!("0/3"), json!(""), json!("c")]);
     let cron = json!({"metadata": {"name": "c"}, "spec": {"schedule": "0 0 1 1 *", "timeZone": "Etc/UTC", "jobTemplate": {"spec": {"template": job["spec"]["template"]}}}});
     post(&space.group("batch/v1", "cronjobs"), &cron).ok();
     let shown = cells(&space.group("batch/v1", "cronjobs/c"));
-    assert_eq!(shown[..6], [json!("c"), json!("0 0 1 1 *"), json!("Etc/UTC"), json!("False"), json!(0), json!("<none>")]);
+    assert_eq!(
+        shown[..6],
+        [json!("c"), json!("0 0 1 1 *"), json!("Etc/UTC"), json!("False"), json!(0), json!("<none>")]
+    );
 }
 
 // K-TAB-1
 #[test]
 fn small_kinds_show_their_cells() {
     let space = Space::new("small");
-    post(&space.core("configmaps"), &json!({"metadata": {"name": "m"}, "data": {"a": "1"}, "binaryData": {"b": "AA=="}})).ok();
+    post(
+        &space.core("configmaps"),
+        &json!({"metadata": {"name": "m"}, "data": {"a": "1"}, "binaryData": {"b": "AA=="}}),
+    )
+    .ok();
     assert_eq!(cells(&space.core("configmaps/m")), [json!("m"), json!(2)]);
     post(&space.core("secrets"), &json!({"metadata": {"name": "s"}, "stringData": {"a": "1"}})).ok();
     assert_eq!(cells(&space.core("secrets/s")), [json!("s"), json!("Opaque"), json!(1)]);
-    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "2", "requests.cpu": "1", "limits.cpu": "2"}}});
+    let quota =
+        json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "2", "requests.cpu": "1", "limits.cpu": "2"}}});
     post(&space.core("resourcequotas"), &quota).ok();
     let shown = crate::harness::eventually("the quota's status", || {
         Some(cells(&space.core("resourcequotas/q"))).filter(|cells| cells[1] != "")
@@ -179,14 +278,27 @@ fn small_kinds_show_their_cells() {
     let binding = json!({"metadata": {"name": "b"}, "roleRef": {"kind": "ClusterRole", "name": "view"}, "subjects": [
         {"kind": "User", "name": "u"}, {"kind": "Group", "name": "g"}, {"kind": "ServiceAccount", "name": "s", "namespace": "n"}]});
     post(&space.group("rbac.authorization.k8s.io/v1", "rolebindings"), &binding).ok();
-    assert_eq!(cells(&space.group("rbac.authorization.k8s.io/v1", "rolebindings/b")), [json!("b"), json!("ClusterRole/view"), json!("u"), json!("g"), json!("n/s")]);
-    post(&space.group("coordination.k8s.io/v1", "leases"), &json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}})).ok();
+    assert_eq!(
+        cells(&space.group("rbac.authorization.k8s.io/v1", "rolebindings/b")),
+        [json!("b"), json!("ClusterRole/view"), json!("u"), json!("g"), json!("n/s")]
+    );
+    post(
+        &space.group("coordination.k8s.io/v1", "leases"),
+        &json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}}),
+    )
+    .ok();
     assert_eq!(cells(&space.group("coordination.k8s.io/v1", "leases/l")), [json!("l"), json!("me")]);
     assert_eq!(cells("/apis/storage.k8s.io/v1/storageclasses/standard")[0], "standard (default)");
-    assert_eq!(cells("/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical"), [json!("system-node-critical"), json!(2_000_001_000), json!(false), json!("PreemptLowerPriority")]);
+    assert_eq!(
+        cells("/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical"),
+        [json!("system-node-critical"), json!(2_000_001_000), json!(false), json!("PreemptLowerPriority")]
+    );
     let pdb = json!({"metadata": {"name": "p"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}});
     post(&space.group("policy/v1", "poddisruptionbudgets"), &pdb).ok();
-    assert_eq!(cells(&space.group("policy/v1", "poddisruptionbudgets/p")), [json!("p"), json!("1"), json!("N/A"), json!(0)]);
+    assert_eq!(
+        cells(&space.group("policy/v1", "poddisruptionbudgets/p")),
+        [json!("p"), json!("1"), json!("N/A"), json!(0)]
+    );
 }
 
 // K-TAB-3 K-TAB-4
@@ -201,10 +313,23 @@ fn ages_are_human_durations() {
         post(&space.core("events"), &body).ok();
         cells(&space.core(&format!("events/{name}")))
     };
-    for (seconds, expected) in [(90, "90s"), (150, "2m30s"), (300, "5m"), (3600, "60m"), (3 * 3600 + 120, "3h2m"), (30 * 3600, "30h"), (3 * 86400, "3d"), (400 * 86400, "400d"), (1100 * 86400, "3y5d")] {
+    for (seconds, expected) in [
+        (90, "90s"),
+        (150, "2m30s"),
+        (300, "5m"),
+        (3600, "60m"),
+        (3 * 3600 + 120, "3h2m"),
+        (30 * 3600, "30h"),
+        (3 * 86400, "3d"),
+        (400 * 86400, "400d"),
+        (1100 * 86400, "3y5d"),
+    ] {
         let shown = event(&format!("e{seconds}"), seconds)[0].as_str().unwrap().to_owned();
         // The clock may tick between writing and reading.
-        assert!(shown == expected || (seconds < 3600 && shown.len() == expected.len() || shown.starts_with(expected)), "{seconds}: {shown}");
+        assert!(
+            shown == expected || (seconds < 3600 && shown.len() == expected.len() || shown.starts_with(expected)),
+            "{seconds}: {shown}"
+        );
     }
     let cells = event("whole", 60);
     assert_eq!(cells[1..4], [json!("Normal"), json!("R"), json!("pod/p")]);

@@ -179,7 +179,12 @@ impl Addresses {
         Ok(host)
     }
 
-    fn assign_ports(&self, service: &mut Value, old: Option<&Value>, reserved: &mut Reservation) -> Result<(), FieldError> {
+    fn assign_ports(
+        &self,
+        service: &mut Value,
+        old: Option<&Value>,
+        reserved: &mut Reservation,
+    ) -> Result<(), FieldError> {
         let held: BTreeSet<u16> = old.map(|old| node_ports(old).collect()).unwrap_or_default();
         let open = network::ports_without_node_port(service);
         for (i, port) in items_mut(service, "spec.ports").enumerate() {
@@ -193,13 +198,14 @@ impl Addresses {
                     port["nodePort"] = free.into();
                 }
                 asked => {
-                    let asked = u16::try_from(asked).ok().filter(|asked| NODE_PORTS.contains(asked)).ok_or_else(|| {
-                        FieldError::invalid(
-                            &path,
-                            asked,
-                            "provided port is not in the valid range. The range of valid ports is 30000-32767",
-                        )
-                    })?;
+                    let asked =
+                        u16::try_from(asked).ok().filter(|asked| NODE_PORTS.contains(asked)).ok_or_else(|| {
+                            FieldError::invalid(
+                                &path,
+                                asked,
+                                "provided port is not in the valid range. The range of valid ports is 30000-32767",
+                            )
+                        })?;
                     if held.contains(&asked) {
                         continue;
                     }
@@ -210,7 +216,9 @@ impl Addresses {
                 }
             }
         }
-        if network::needs_health_check_port(service) && service["spec"]["healthCheckNodePort"].as_u64().unwrap_or(0) == 0 {
+        if network::needs_health_check_port(service)
+            && service["spec"]["healthCheckNodePort"].as_u64().unwrap_or(0) == 0
+        {
             let free = self.take_port();
             let free = free.ok_or_else(|| FieldError::invalid("spec.healthCheckNodePort", 0, "range is full"))?;
             reserved.ports.push(free);
@@ -299,7 +307,8 @@ mod tests {
     #[test]
     fn families_and_the_health_check_port_are_filled_in() {
         let addresses = Addresses::new([10, 96]);
-        let mut balancer = json!({"spec": {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{"port": 80}]}});
+        let mut balancer =
+            json!({"spec": {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{"port": 80}]}});
         addresses.assign(&mut balancer, None).expect("free").keep();
         assert_eq!(balancer["spec"]["ipFamilies"], json!(["IPv4"]));
         assert_eq!(balancer["spec"]["ipFamilyPolicy"], "SingleStack");
@@ -307,7 +316,8 @@ mod tests {
         addresses.release(&balancer, None);
         let mut same = json!({"spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30001}]}});
         addresses.assign(&mut same, None).expect("given back with its service").keep();
-        let mut plain = json!({"spec": {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false, "ports": [{"port": 80}]}});
+        let mut plain =
+            json!({"spec": {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false, "ports": [{"port": 80}]}});
         addresses.assign(&mut plain, None).expect("free").keep();
         assert!(plain["spec"]["ports"][0].get("nodePort").is_none());
     }
@@ -321,8 +331,13 @@ mod tests {
         };
         let range = "The range of valid IPs is 10.96.0.0/16";
         assert!(refused(json!({"type": "ClusterIP", "clusterIP": "1.2.3.4"})).ends_with(range));
-        assert!(refused(json!({"type": "ClusterIP", "clusterIP": "x"})).starts_with("spec.clusterIPs[0]: Invalid value: \"x\""));
+        assert!(
+            refused(json!({"type": "ClusterIP", "clusterIP": "x"}))
+                .starts_with("spec.clusterIPs[0]: Invalid value: \"x\"")
+        );
         assert!(refused(json!({"type": "ClusterIP", "clusterIPs": ["10.96.7.7"]})).contains("must be empty when"));
-        assert!(refused(json!({"type": "ClusterIP", "ipFamilies": ["IPv6"]})).contains("not configured on this cluster"));
+        assert!(
+            refused(json!({"type": "ClusterIP", "ipFamilies": ["IPv6"]})).contains("not configured on this cluster")
+        );
     }
 }

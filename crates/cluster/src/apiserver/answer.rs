@@ -30,7 +30,9 @@ impl http_body::Body for Body {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut *self {
             Body::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Body::Pieces(stream) | Body::Stream(stream) => stream.as_mut().poll_next(cx).map(|piece| piece.map(|b| Ok(Frame::data(b)))),
+            Body::Pieces(stream) | Body::Stream(stream) => {
+                stream.as_mut().poll_next(cx).map(|piece| piece.map(|b| Ok(Frame::data(b))))
+            }
         }
     }
 

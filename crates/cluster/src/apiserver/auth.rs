@@ -20,8 +20,9 @@ impl ApiServer {
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
             .map(|(_, token)| token.trim());
         match (bearer, proof) {
+            // A certificate that is good settles it, as in the reference; the token is not looked at.
+            (_, Proof::Certificate(user)) => Ok(user.clone()),
             (Some(token), _) => self.token_user(token).ok_or_else(ApiError::unauthorized),
-            (None, Proof::Certificate(user)) => Ok(user.clone()),
             (None, Proof::OwnUser) if !neighbour::is_from_a_page(headers) => Ok(admin()),
             (None, Proof::OwnUser | Proof::Neighbour(_) | Proof::None) => Ok(Arc::new(User::anonymous())),
         }
@@ -45,7 +46,8 @@ impl ApiServer {
             headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).map(str::to_owned).collect()
         };
         let Some(name) = values("impersonate-user").into_iter().next() else {
-            let groups: Vec<String> = values("impersonate-group").iter().map(|g| format!("{{Group  {g}    }}")).collect();
+            let groups: Vec<String> =
+                values("impersonate-group").iter().map(|g| format!("{{Group  {g}    }}")).collect();
             if groups.is_empty() {
                 return Ok(user);
             }

@@ -68,7 +68,9 @@ impl Call {
     }
 
     pub fn invalid(&self, name: &str, errors: Vec<FieldError>) -> ApiError {
-        ApiError::invalid(&self.resource.group, &self.resource.kind, name, errors)
+        // Events of both groups are checked as core ones.
+        let group = if &*self.resource.kind == "Event" { "" } else { &*self.resource.group };
+        ApiError::invalid(group, &self.resource.kind, name, errors)
     }
 
     /// Checks the options of a create, update or patch; `options` names them as in `CreateOptions`.
@@ -233,7 +235,9 @@ pub fn loose(content_type: &str, body: &[u8], kind: &str) -> Result<Value, ApiEr
     if value.is_object() || value.is_null() {
         return Ok(value);
     }
-    Err(ApiError::bad_request(format!("the object provided is unrecognized (must be of type {kind}): it is not a JSON object")))
+    Err(ApiError::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): it is not a JSON object"
+    )))
 }
 
 fn decode_json(body: &[u8], kind: &str) -> Result<(Value, Vec<String>), ApiError> {

@@ -81,8 +81,7 @@ pub fn prefix(kind: &str, api_version: &str) -> Box<str> {
     format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",").into()
 }
 
-pub const ALL_VERBS: &[&str] =
-    &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+pub const ALL_VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 const NO_DELETE_COLLECTION: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
 const CREATE: &[&str] = &["create"];
 const READ: &[&str] = &["get", "list"];
@@ -355,12 +354,23 @@ mod tests {
         let store = crate::store::Store::<()>::in_memory(crate::store::Options::default());
         let catalogue = Catalogue::new(|name| store.bucket(name), &[]);
         assert_eq!(catalogue.all().count(), ROWS.len());
-        let mut all: Vec<&str> = catalogue.all().filter(|r| r.categories.iter().any(|c| &**c == "all")).map(|r| &*r.plural).collect();
+        let mut all: Vec<&str> =
+            catalogue.all().filter(|r| r.categories.iter().any(|c| &**c == "all")).map(|r| &*r.plural).collect();
         all.dedup();
         assert_eq!(
             all,
-            ["pods", "replicationcontrollers", "services", "daemonsets", "deployments", "replicasets", "statefulsets",
-             "horizontalpodautoscalers", "cronjobs", "jobs"]
+            [
+                "pods",
+                "replicationcontrollers",
+                "services",
+                "daemonsets",
+                "deployments",
+                "replicasets",
+                "statefulsets",
+                "horizontalpodautoscalers",
+                "cronjobs",
+                "jobs"
+            ]
         );
         assert!(builtin::of("autoscaling", "v1", "Scale").is_some());
     }

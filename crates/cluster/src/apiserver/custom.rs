@@ -177,6 +177,7 @@ fn is_same(row: &Resource, crd: &Value) -> bool {
     row.custom.as_ref().is_some_and(|custom| {
         custom.uid == text(crd, "metadata.uid")
             && custom.generation == crd["metadata"]["generation"].as_i64().unwrap_or(0)
+            && custom.is_terminating == crd["metadata"].get("deletionTimestamp").is_some()
     })
 }
 

@@ -36,7 +36,15 @@ impl DeleteOptions {
         if body.is_null() {
             body = json!({});
         }
+        let kind = text(&body, "kind");
+        if !matches!(kind, "" | "DeleteOptions") {
+            return Err(ApiError::bad_request(format!(
+                "no kind {kind:?} is registered for version {:?} in scheme \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\"",
+                text(&body, "apiVersion")
+            )));
+        }
         let query = &call.query;
+        query.number("gracePeriodSeconds")?;
         for key in ["propagationPolicy", "gracePeriodSeconds", "orphanDependents"] {
             if let Some(value) = query.get(key).filter(|_| body.get(key).is_none()) {
                 body[key] = serde_json::from_str(value).unwrap_or_else(|_| value.into());
@@ -143,7 +151,8 @@ impl ApiServer {
             return Err(call.forbidden(&call.path.name, "this namespace may not be deleted"));
         }
         const SYSTEM_CLASSES: &[&str] = &["system-node-critical", "system-cluster-critical"];
-        if call.resource.is("scheduling.k8s.io", "priorityclasses") && SYSTEM_CLASSES.contains(&call.path.name.as_str()) {
+        if call.resource.is("scheduling.k8s.io", "priorityclasses") && SYSTEM_CLASSES.contains(&call.path.name.as_str())
+        {
             return Err(call.forbidden(&call.path.name, "this is a system priority class and cannot be deleted"));
         }
         Ok(())
@@ -205,7 +214,12 @@ fn as_item(resource: &Resource, mut object: Value) -> Value {
     object
 }
 
-fn check_preconditions(call: &Call, old: &Value, current: &Arc<Stored>, options: &DeleteOptions) -> Result<(), ApiError> {
+fn check_preconditions(
+    call: &Call,
+    old: &Value,
+    current: &Arc<Stored>,
+    options: &DeleteOptions,
+) -> Result<(), ApiError> {
     let uid = text(old, "metadata.uid");
     let revision = current.revision.to_string();
     let why = if !options.uid.is_empty() && options.uid != uid {
@@ -258,7 +272,8 @@ fn mark(resource: &Resource, object: &mut Value, policy: &str, grace: Option<i64
         let at = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now);
         meta.insert("deletionTimestamp".into(), time::seconds(at).into());
         meta.insert("deletionGracePeriodSeconds".into(), grace.into());
-        if let Some(generation) = meta.get("generation").and_then(Value::as_i64).filter(|_| !marked) {
+        let counts = !marked && &*resource.kind != "CustomResourceDefinition";
+        if let Some(generation) = meta.get("generation").and_then(Value::as_i64).filter(|_| counts) {
             meta.insert("generation".into(), (generation + 1).into());
         }
     }
@@ -283,8 +298,7 @@ fn grace_seconds(resource: &Resource, object: &Value, asked: Option<i64>) -> i64
 
 fn is_unheld(resource: &Resource, object: &Value) -> bool {
     let none = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
-    none(&object["metadata"]["finalizers"])
-        && (!resource.is("", "namespaces") || none(&object["spec"]["finalizers"]))
+    none(&object["metadata"]["finalizers"]) && (!resource.is("", "namespaces") || none(&object["spec"]["finalizers"]))
 }
 
 /// Whether an object that is being deleted has nothing left to wait for.

@@ -76,7 +76,8 @@ struct Continue {
 
 impl Continue {
     fn encode(&self) -> String {
-        URL_SAFE_NO_PAD.encode(json!({"v": "volley/v1", "rv": self.revision, "start": self.after, "rest": self.rest}).to_string())
+        URL_SAFE_NO_PAD
+            .encode(json!({"v": "volley/v1", "rv": self.revision, "start": self.after, "rest": self.rest}).to_string())
     }
 
     fn decode(token: &str) -> Result<Continue, ApiError> {
@@ -143,9 +144,7 @@ impl ApiServer {
         let fields = Some(fields).filter(|selector| !selector.is_everything());
         let names: Vec<String> = match &resource.custom {
             Some(custom) => custom.selectable_fields.iter().map(|field| field.name.clone()).collect(),
-            None => {
-                selector::fields(&resource.group, &resource.kind).iter().map(|field| (*field).to_owned()).collect()
-            }
+            None => selector::fields(&resource.group, &resource.kind).iter().map(|field| (*field).to_owned()).collect(),
         };
         for field in fields.iter().flat_map(|selector| selector.names()) {
             let known = field == "metadata.name"
@@ -197,7 +196,8 @@ impl ApiServer {
             }
             View::Table => {
                 let mut table = self.table(&call.resource, metadata);
-                let rows = page.items.iter().map(|stored| self.row(&call.resource, &self.read(&call.resource, stored), call));
+                let rows =
+                    page.items.iter().map(|stored| self.row(&call.resource, &self.read(&call.resource, stored), call));
                 table["rows"] = rows.collect();
                 answer::value(200, &table, form)
             }
@@ -349,9 +349,8 @@ impl Page {
     fn begun(items: Vec<Arc<Stored>>, revision: Revision, rest: usize, passed: usize, selection: &Selection) -> Page {
         // The count was taken a moment before the page, so it may be off by the writes between them, but never none.
         let rest = rest.saturating_sub(items.len() + passed).max(1);
-        let token = items.last().map(|last| {
-            Continue { revision: Some(revision), after: last.key.to_string(), rest }.encode()
-        });
+        let token =
+            items.last().map(|last| Continue { revision: Some(revision), after: last.key.to_string(), rest }.encode());
         Page { revision, items, continue_token: token, remaining: selection.is_everything().then_some(rest) }
     }
 }
@@ -386,8 +385,7 @@ pub fn list_options(field: &str, detail: &str) -> ApiError {
 fn too_large(wanted: Revision, current: Revision) -> ApiError {
     let message = format!("Too large resource version: {wanted}, current: {current}");
     let mut error = ApiError::new(504, "Timeout", format!("Timeout: {message}"));
-    error.details =
-        json!({"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}], "retryAfterSeconds": 1});
+    error.details = json!({"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}], "retryAfterSeconds": 1});
     error
 }
 

@@ -1,13 +1,13 @@
 //! Calls from inside the process: the controllers' way to the API, with the same rules as everybody else's.
 
 use super::ApiServer;
+use super::call;
 use super::call::{Call, WriteOptions};
 use super::catalogue::Resource;
 use super::delete::{DeleteOptions, Deleted};
 use super::object;
 use super::request::{Form, Query, ResourcePath};
 use super::write::Change;
-use super::call;
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -39,8 +39,8 @@ use addresses::Addresses;
 use answer::Answer;
 use bytes::Bytes;
 use call::Call;
-use futures::FutureExt;
 use catalogue::{Catalogue, Resource};
+use futures::FutureExt;
 use http::{HeaderMap, Method, Request};
 use jiff::Timestamp;
 use object::{Meta, Stored};
@@ -136,7 +136,11 @@ impl ApiServer {
     }
 
     /// Commits writes and lets the rest of the server know; the first entry is returned.
-    pub async fn commit(&self, resource: &Resource, writes: Vec<Write<Meta>>) -> Result<Arc<Stored>, CommitError<Meta>> {
+    pub async fn commit(
+        &self,
+        resource: &Resource,
+        writes: Vec<Write<Meta>>,
+    ) -> Result<Arc<Stored>, CommitError<Meta>> {
         let entries = self.store.commit(writes).await?;
         match (&*resource.group, &*resource.plural) {
             ("apiextensions.k8s.io", _) => self.refresh_customs().await,
@@ -185,7 +189,9 @@ impl ApiServer {
     fn time_limit(&self, request: &Request<Bytes>) -> Duration {
         let query = Query::parse(request.uri().query().unwrap_or_default());
         let asked = volley_api::kube::time::parse_duration(query.text("timeout"));
-        asked.and_then(|asked| Duration::try_from(asked).ok()).map_or(REQUEST_TIMEOUT, |asked| REQUEST_TIMEOUT.min(asked))
+        asked
+            .and_then(|asked| Duration::try_from(asked).ok())
+            .map_or(REQUEST_TIMEOUT, |asked| REQUEST_TIMEOUT.min(asked))
     }
 
     async fn route(self: &Arc<Self>, request: Request<Bytes>, user: Arc<User>) -> Answer {
@@ -229,10 +235,11 @@ impl ApiServer {
     }
 
     fn paths(&self) -> Value {
-        let mut paths: Vec<String> = ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version", "/api", "/apis"]
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let mut paths: Vec<String> =
+            ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version", "/api", "/apis"]
+                .iter()
+                .map(ToString::to_string)
+                .collect();
         for (group, versions) in &self.catalogue().groups {
             paths.extend(versions.iter().map(|version| match &**group {
                 "" => format!("/api/{version}"),
@@ -275,7 +282,7 @@ impl ApiServer {
             warnings: Vec::new(),
         };
         let form = negotiate(&call.accept, true)?;
-        call.warnings.extend(call.resource.custom.as_ref().and_then(|custom| custom.deprecation.clone()));
+        call.warnings.extend(deprecation(&call.resource));
         if verb == "watch" {
             let warnings = std::mem::take(&mut call.warnings);
             let mut answer = self.watch(call, form)?;
@@ -294,7 +301,9 @@ impl ApiServer {
         if !subresource.is_empty() && !call.resource.has(&subresource) {
             return Err(ApiError::unknown_resource());
         }
-        if !matches!(subresource.as_str(), "" | "status" | "finalize") || call.resource.role == catalogue::Role::Answered {
+        if !matches!(subresource.as_str(), "" | "status" | "finalize")
+            || call.resource.role == catalogue::Role::Answered
+        {
             return self.other_subresource(verb, call, form).await;
         }
         let written = match verb {
@@ -329,6 +338,18 @@ impl ApiServer {
         if let Err(error) = self.fill_namespace(name).await {
             tracing::debug!(%error, name, "a new namespace is left to its controller");
         }
+    }
+}
+
+/// What the users of a deprecated kind or version are told (spec K-ADM-8).
+fn deprecation(resource: &Resource) -> Option<String> {
+    match &resource.custom {
+        Some(custom) => custom.deprecation.clone(),
+        None if resource.is("", "endpoints") => {
+            Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned())
+        }
+        None if resource.is("", "componentstatuses") => Some("v1 ComponentStatus is deprecated in v1.19+".to_owned()),
+        None => None,
     }
 }
 

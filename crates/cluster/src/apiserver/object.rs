@@ -28,10 +28,12 @@ impl Selectable {
         let labels = labels.map(|(key, value)| (key.as_str().into(), value.as_str().unwrap_or_default().into()));
         let fields = match &resource.custom {
             Some(custom) => custom.selectable(object),
-            None => selector::fields(&resource.group, &resource.kind)
-                .iter()
-                .map(|field| selector::field_value(&resource.group, &resource.kind, field, object).into())
-                .collect(),
+            None => {
+                // The longer of the two views of events, whichever of them wrote the object.
+                let group = if &*resource.kind == "Event" { "" } else { &*resource.group };
+                let fields = selector::fields(group, &resource.kind).iter();
+                fields.map(|field| selector::field_value(group, &resource.kind, field, object).into()).collect()
+            }
         };
         Selectable { labels: labels.collect(), fields }
     }

@@ -21,7 +21,8 @@ pub fn go_text(value: &Value) -> String {
 /// patched map into the kind's struct and never sees JSON.
 pub fn conversion_text(text: &str) -> String {
     let words = text.strip_prefix("json: cannot unmarshal ").and_then(|rest| rest.split_once(" into Go "));
-    let Some((found, (_, wanted))) = words.and_then(|(found, rest)| Some((found, rest.rsplit_once(" of type ")?))) else {
+    let Some((found, (_, wanted))) = words.and_then(|(found, rest)| Some((found, rest.rsplit_once(" of type ")?)))
+    else {
         return text.to_owned();
     };
     let found = match found.split(' ').next().unwrap_or_default() {

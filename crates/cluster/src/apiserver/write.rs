@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use volley_api::kube::field::FieldError;
 use volley_api::kube::status::ApiError;
-use volley_api::kube::{defaults, decode, text, validate};
+use volley_api::kube::{decode, defaults, text, validate};
 use volley_plan::custom::definition;
 use volley_plan::custom::instance::{self, Expected};
 use volley_plan::object::managed::{self, Manager, Tracked};
@@ -62,7 +62,9 @@ impl Written {
     /// The stored bytes, when they are what a client of this resource is to see.
     pub fn bytes(&self, resource: &Resource) -> Option<Bytes> {
         match &self.content {
-            Content::Stored(stored) if Spelling::new(resource).is_stored_form(&stored.value) => Some(stored.value.clone()),
+            Content::Stored(stored) if Spelling::new(resource).is_stored_form(&stored.value) => {
+                Some(stored.value.clone())
+            }
             Content::Stored(_) | Content::Object(_) => None,
         }
     }
@@ -76,7 +78,10 @@ pub enum Change {
     MergePatch(Value),
     StrategicPatch(Value),
     /// Server-side apply of a configuration.
-    Apply { config: Value, force: bool },
+    Apply {
+        config: Value,
+        force: bool,
+    },
     /// A change made by the server itself, such as a scale or a binding.
     Edit(Arc<dyn Fn(&mut Value) -> Result<(), ApiError> + Send + Sync>),
 }
@@ -424,7 +429,8 @@ impl ApiServer {
             let expected = Expected { group: &resource.group, version: &resource.version, kind: &resource.kind };
             instance::check_type(&new, expected, "")?;
         }
-        let refuse = |text: &str| ApiError::invalid("", "", "", vec![FieldError::invalid("patch", shown.as_str(), text)]);
+        let refuse =
+            |text: &str| ApiError::invalid("", "", "", vec![FieldError::invalid("patch", shown.as_str(), text)]);
         let found = call.conform(&mut new).map_err(|error| {
             let text = error.message.split_once(": ").map_or(error.message.as_str(), |(_, text)| text);
             match change {

@@ -172,7 +172,8 @@ impl<M> Memory<M> {
         }
         let from = stretch.prefix.max(stretch.after);
         let live = shelf.objects.range::<str, _>((Bound::Included(from), Bound::Unbounded));
-        let mut live = live.take_while(|(key, _)| key.starts_with(stretch.prefix)).filter(|(key, _)| is_wanted(key)).peekable();
+        let mut live =
+            live.take_while(|(key, _)| key.starts_with(stretch.prefix)).filter(|(key, _)| is_wanted(key)).peekable();
         let mut undone = undone.into_iter().peekable();
         let mut entries = Vec::new();
         while entries.len() < stretch.count {

@@ -29,7 +29,9 @@ mod tests;
 pub use backup::{Verified, restore, verify};
 pub use disk::{Disk, MachineDisk};
 pub use error::{CommitError, Expired, Lagged, StoreError};
-pub use object::{Bucket, BucketEvent, Change, Draft, Entry, Event, EventKind, Expect, Listing, Revision, Stretch, Write};
+pub use object::{
+    Bucket, BucketEvent, Change, Draft, Entry, Event, EventKind, Expect, Listing, Revision, Stretch, Write,
+};
 pub use watch::{Watch, WatchAll};
 
 use std::fs::File;

@@ -34,6 +34,18 @@ async fn this_machine_is_a_node_that_is_not_ready() {
     }
 }
 
+#[tokio::test]
+async fn a_node_is_tainted_as_long_as_it_is_not_ready() {
+    let world = World::start().await;
+    let mut new = node("n");
+    new["status"]["conditions"] = json!([]);
+    let created = world.create(NODES, new).await;
+    assert_eq!(created["spec"]["taints"], json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]));
+    world.patch_status(NODES, "n", json!({"conditions": [{"type": "Ready", "status": "True"}]})).await;
+    let is_free = |node: &Value| node["spec"].get("taints").is_none();
+    world.until("free", || world.get(NODES, "n").filter(is_free)).await;
+}
+
 // K 16.2
 #[tokio::test]
 async fn a_pod_waits_with_a_reason_until_a_node_is_ready() {

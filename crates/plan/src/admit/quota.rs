@@ -33,7 +33,8 @@ pub fn charge(quotas: &[Value], group: &str, resource: &str, object: &Value) -> 
         }
         let used = amounts(&quota["status"]["used"]);
         let after: Usage = wanted.iter().map(|(name, amount)| (name.clone(), of(&used, name) + *amount)).collect();
-        let over: Vec<&String> = after.iter().filter(|(name, amount)| **amount > of(&hard, name)).map(|(n, _)| n).collect();
+        let over: Vec<&String> =
+            after.iter().filter(|(name, amount)| **amount > of(&hard, name)).map(|(n, _)| n).collect();
         if !over.is_empty() {
             let list = |from: &Usage| {
                 over.iter().map(|name| format!("{name}={}", of(from, name))).collect::<Vec<_>>().join(",")
@@ -77,9 +78,7 @@ fn of(usage: &Usage, name: &str) -> Quantity {
 
 fn amounts(map: &Value) -> Usage {
     let entries = map.as_object().into_iter().flatten();
-    entries
-        .filter_map(|(name, amount)| Some((name.clone(), Quantity::parse(amount.as_str()?).ok()?)))
-        .collect()
+    entries.filter_map(|(name, amount)| Some((name.clone(), Quantity::parse(amount.as_str()?).ok()?))).collect()
 }
 
 fn with(used: &Usage, changed: &Usage) -> Value {

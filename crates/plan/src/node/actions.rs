@@ -9,7 +9,9 @@ use super::seen::{
     Attempt, ContainerSeen, HookSeen, ImageSeen, ProbeKind, Running, Sandbox, Seen, State, StopReason, Volumes,
 };
 use super::stop::{Stop, health_grace_seconds, stop_pod};
-use super::{Role, back_off, init_containers, init_role, is_terminal, later, main_containers, restart};
+use super::{
+    Role, back_off, ephemeral_containers, init_containers, init_role, is_terminal, later, main_containers, restart,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
 
@@ -150,6 +152,9 @@ fn run_pod(pod: &Pod, seen: &Seen, now: Timestamp, plan: &mut PodActions) {
         Sandbox::Failed(trouble) => return plan.at(back_off::start_at(trouble), now, make),
     }
     let mut round = Round { pod, seen, now, plan };
+    for container in &ephemeral_containers(pod) {
+        round.keep_running(Role::Ephemeral, container);
+    }
     if round.initialise() {
         round.run_mains();
     }
@@ -243,12 +248,13 @@ impl Round<'_> {
 
     fn keep_running(&mut self, role: Role, container: &Container) {
         let seen = self.seen.container(&container.name);
+        let is_init = matches!(role, Role::Init | Role::Sidecar);
         match &seen.state {
             State::NotCreated => self.start(container, seen),
             State::Creating(_) => {}
             State::Running(running) => self.look_after(role, container, running),
             // An init container of an earlier sandbox runs again, however it ended there.
-            State::Exited(_) if role != Role::Main && !self.is_in_sandbox(seen) => self.start(container, seen),
+            State::Exited(_) if is_init && !self.is_in_sandbox(seen) => self.start(container, seen),
             State::Exited(exit) if restart::is_restarted(self.pod, role, container, exit) => {
                 let at = back_off::restart_at(exit);
                 if at <= self.now {

@@ -355,6 +355,26 @@ fn a_changed_image_restarts_the_container() {
 }
 
 #[test]
+fn an_ephemeral_container_starts_in_a_running_pod_runs_once_and_ends_with_it() {
+    let mut machine = machine(one("Always", json!({})));
+    done(&mut machine);
+    for name in ["e1", "e2"] {
+        let ephemeral = serde_json::from_value(json!({"name": name, "image": "i:2"})).unwrap();
+        machine.pod.spec.as_mut().unwrap().ephemeral_containers.get_or_insert_default().push(ephemeral);
+    }
+    machine.settle();
+    assert_eq!(done(&mut machine), ["pull e1", "pull e2", "start e1 0", "start e2 0"]);
+    assert_eq!(machine.status()["ephemeralContainerStatuses"][0]["ready"], false);
+    assert!(machine.status()["ephemeralContainerStatuses"][0].get("started").is_none());
+    machine.exit("e1", 1);
+    assert_eq!(done(&mut machine), Vec::<String>::new());
+    assert_eq!(machine.status()["ephemeralContainerStatuses"][0]["state"]["terminated"]["reason"], "Error");
+    assert_eq!(machine.status()["conditions"][2]["status"], "True", "the pod does not depend on it");
+    machine.delete(30);
+    assert!(machine.is_removed && !machine.is_running("e2"));
+}
+
+#[test]
 fn volumes_that_fail_are_tried_again() {
     let mut machine = Machine::new(one("Always", json!({})));
     let message = "MountVolume.SetUp failed for volume \"v\" : configmap \"x\" not found".to_owned();

@@ -124,7 +124,7 @@ impl Facts<'_> {
         let is_incomplete = |role: Role, status: Option<&ContainerStatus>| match role {
             Role::Init => status.is_none_or(|status| !status.ready),
             Role::Sidecar => status.is_none_or(|status| status.started != Some(true)),
-            Role::Main => false,
+            Role::Main | Role::Ephemeral => false,
         };
         let containers = all_containers(self.pod);
         let incomplete = containers.filter(|(role, container)| is_incomplete(*role, self.status(&container.name)));

@@ -33,7 +33,8 @@ impl View<'_> {
             name: container.name.clone(),
             image: container.image.clone().unwrap_or_default(),
             last_state: Some(ContainerState::default()),
-            started: Some(false),
+            // Nothing asks whether an ephemeral container is ready.
+            started: (role != Role::Ephemeral).then_some(false),
             volume_mounts: volume_mounts(container),
             ..ContainerStatus::default()
         };
@@ -51,9 +52,11 @@ impl View<'_> {
             Shown::Exited(exit) => seen.last.as_ref().filter(|last| last.attempt.number != exit.attempt.number),
         };
         status.last_state = Some(before.map(terminated).unwrap_or_default());
-        self.fill_state(role, container, &shown, &mut status);
-        if let Shown::Running(running) = shown {
-            let stored = stored.filter(|stored| stored.container_id == status.container_id);
+        let stored = stored.filter(|stored| stored.container_id == status.container_id);
+        self.fill_state(role, container, &shown, stored, &mut status);
+        if let Shown::Running(running) = shown
+            && role != Role::Ephemeral
+        {
             let is_started = has_started(container, running) || was(stored.and_then(|s| s.started), running);
             status.started = Some(is_started);
             status.ready = is_started && role != Role::Init && is_ready(container, running, stored);
@@ -74,22 +77,28 @@ impl View<'_> {
         }
     }
 
-    fn fill_state(&self, role: Role, container: &Container, shown: &Shown, status: &mut ContainerStatus) {
+    fn fill_state(
+        &self,
+        role: Role,
+        container: &Container,
+        shown: &Shown,
+        stored: Option<&ContainerStatus>,
+        status: &mut ContainerStatus,
+    ) {
         let state = match shown {
             Shown::Running(running) => {
                 let started_at = Some(wire_time(running.started_at));
                 ContainerState { running: Some(ContainerStateRunning { started_at }), ..ContainerState::default() }
             }
             Shown::Nothing => {
-                let waiting = self.trouble(container).unwrap_or_else(|| self.default_waiting());
-                waiting_state(waiting)
+                let waiting = self.trouble(container).or_else(|| kept_waiting(stored));
+                waiting_state(waiting.unwrap_or_else(|| self.default_waiting()))
             }
             Shown::Exited(exit) => {
                 status.ready = role == Role::Init && exit.code == 0;
                 let is_restarted = !self.is_ending && restart::is_restarted(self.pod, role, container, exit);
-                let waiting =
-                    is_restarted.then(|| self.trouble(container).or_else(|| self.crash_loop(container, exit)));
-                match waiting.flatten() {
+                let waiting = || self.trouble(container).or_else(|| self.crash_loop(container, exit));
+                match is_restarted.then(|| waiting().or_else(|| kept_waiting(stored))).flatten() {
                     Some(waiting) => {
                         status.last_state = Some(terminated(exit));
                         waiting_state(waiting)
@@ -156,7 +165,7 @@ pub fn has_turn(pod: &Pod, seen: &Seen, container: &Container) -> bool {
         let seen = seen.container(&init.name);
         match init_role(init) {
             Role::Sidecar => seen.running().is_some_and(|running| has_started(init, running)),
-            Role::Init | Role::Main => seen.exited().is_some_and(|exit| exit.code == 0),
+            Role::Init | Role::Main | Role::Ephemeral => seen.exited().is_some_and(|exit| exit.code == 0),
         }
     };
     let mut before = init_containers(pod).iter().take_while(|init| init.name != container.name);
@@ -179,20 +188,24 @@ impl Shown<'_> {
     }
 }
 
+/// While the next attempt is coming up, clients keep seeing what held it up before; the reason goes when it runs.
+fn kept_waiting(stored: Option<&ContainerStatus>) -> Option<Waiting> {
+    let waiting = stored?.state.as_ref()?.waiting.as_ref()?;
+    let reason =
+        waiting.reason.clone().filter(|reason| !matches!(reason.as_str(), "ContainerCreating" | "PodInitializing"));
+    Some(Waiting { reason: reason?, message: waiting.message.clone() })
+}
+
 /// A node that has restarted keeps what it had told until its own probes know better.
 fn was(stored: Option<bool>, running: &Running) -> bool {
-    stored == Some(true) && running.startup.last_success.is_none()
+    stored == Some(true) && running.startup.verdict.is_none()
 }
 
 fn is_ready(container: &Container, running: &Running, stored: Option<&ContainerStatus>) -> bool {
     if container.readiness_probe.is_none() {
         return true;
     }
-    match (running.readiness.verdict, running.readiness.last_success) {
-        (Some(verdict), _) => verdict,
-        (None, Some(_)) => false,
-        (None, None) => stored.is_some_and(|stored| stored.ready),
-    }
+    running.readiness.verdict.unwrap_or_else(|| stored.is_some_and(|stored| stored.ready))
 }
 
 pub fn container_id(attempt: &Attempt) -> String {

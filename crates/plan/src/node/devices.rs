@@ -121,7 +121,7 @@ pub fn grant_pod(inventory: &Inventory, held: &Held, pod: &Pod) -> Result<BTreeM
             Role::Init => {
                 reusable.extend(devices.iter().filter(|id| !reusable.contains(id)).cloned().collect::<Vec<_>>())
             }
-            Role::Sidecar | Role::Main => reusable.retain(|id| !devices.contains(id)),
+            Role::Sidecar | Role::Main | Role::Ephemeral => reusable.retain(|id| !devices.contains(id)),
         }
         if !devices.is_empty() {
             granted.insert(container.name.clone(), devices);

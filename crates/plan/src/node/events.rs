@@ -8,7 +8,7 @@ use super::seen::{
     Attempt, ContainerSeen, Exit, HookSeen, ImageSeen, ProbeKind, Running, Sandbox, Seen, State, StopReason, StopSeen,
     Trouble, Volumes,
 };
-use super::{Role, all_containers, back_off, go_duration, pod_label, restart};
+use super::{Role, all_containers, back_off, ephemeral_containers, go_duration, pod_label, restart};
 use crate::control::EventType;
 use k8s_openapi::api::core::v1::{Container, Pod};
 
@@ -26,8 +26,14 @@ pub struct Event {
 pub fn events(before: &Seen, after: &Seen, pod: &Pod) -> Vec<Event> {
     let mut told = Told { field_path: None, events: Vec::new() };
     tell_pod(before, after, &mut told);
-    for (role, container) in all_containers(pod) {
-        let list = if role == Role::Main { "containers" } else { "initContainers" };
+    let ephemerals = ephemeral_containers(pod);
+    let ephemerals = ephemerals.iter().map(|container| (Role::Ephemeral, container));
+    for (role, container) in all_containers(pod).chain(ephemerals) {
+        let list = match role {
+            Role::Init | Role::Sidecar => "initContainers",
+            Role::Main => "containers",
+            Role::Ephemeral => "ephemeralContainers",
+        };
         told.field_path = Some(format!("spec.{list}{{{}}}", container.name));
         let change = Change {
             pod,

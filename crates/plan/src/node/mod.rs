@@ -41,7 +41,7 @@ mod pretend;
 mod status_tests;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container, EphemeralContainer, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// The scheme of the container ids that clients see.
@@ -55,6 +55,8 @@ pub enum Role {
     /// An init container with `restartPolicy: Always`: runs beside the main containers and ends after them.
     Sidecar,
     Main,
+    /// Added to a running pod by `kubectl debug`: starts at once, runs once, and the pod does not depend on it.
+    Ephemeral,
 }
 
 /// A pod of the store always has a spec; one without is treated as a pod without containers.
@@ -70,10 +72,36 @@ pub(crate) fn main_containers(pod: &Pod) -> &[Container] {
     spec(pod).map(|spec| spec.containers.as_slice()).unwrap_or_default()
 }
 
-/// Every container with its role: init containers and sidecars in their order, then the main ones.
+/// Every container that the pod was made with: init containers and sidecars in their order, then the main ones.
 pub(crate) fn all_containers(pod: &Pod) -> impl DoubleEndedIterator<Item = (Role, &Container)> {
     let init = init_containers(pod).iter().map(|container| (init_role(container), container));
     init.chain(main_containers(pod).iter().map(|container| (Role::Main, container)))
+}
+
+/// The ephemeral containers in the shape of the others.
+pub(crate) fn ephemeral_containers(pod: &Pod) -> Vec<Container> {
+    let ephemerals = spec(pod).and_then(|spec| spec.ephemeral_containers.as_deref()).unwrap_or_default();
+    let shaped = |ephemeral: &EphemeralContainer| Container {
+        args: ephemeral.args.clone(),
+        command: ephemeral.command.clone(),
+        env: ephemeral.env.clone(),
+        env_from: ephemeral.env_from.clone(),
+        image: ephemeral.image.clone(),
+        image_pull_policy: ephemeral.image_pull_policy.clone(),
+        name: ephemeral.name.clone(),
+        security_context: ephemeral.security_context.clone(),
+        stdin: ephemeral.stdin,
+        stdin_once: ephemeral.stdin_once,
+        termination_message_path: ephemeral.termination_message_path.clone(),
+        termination_message_policy: ephemeral.termination_message_policy.clone(),
+        tty: ephemeral.tty,
+        volume_devices: ephemeral.volume_devices.clone(),
+        volume_mounts: ephemeral.volume_mounts.clone(),
+        working_dir: ephemeral.working_dir.clone(),
+        // They have no ports, resources, probes or hooks, and are never restarted.
+        ..Container::default()
+    };
+    ephemerals.iter().map(shaped).collect()
 }
 
 pub(crate) fn init_role(container: &Container) -> Role {

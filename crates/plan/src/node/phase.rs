@@ -74,6 +74,7 @@ fn count(pod: &Pod, seen: &Seen, statuses: &[ContainerStatus]) -> Count {
                 count.waiting += 1;
             }
             Role::Sidecar => {}
+            Role::Ephemeral => {}
             Role::Main if is_running => count.running += 1,
             Role::Main => match ended {
                 Some(end) => {
@@ -88,10 +89,11 @@ fn count(pod: &Pod, seen: &Seen, statuses: &[ContainerStatus]) -> Count {
     count
 }
 
-/// Whether the container's newest end is followed by a start; one that never was is not.
+/// Whether the container's newest end is followed by a start, planned or already under way.
 fn is_restarted(pod: &Pod, seen: &Seen, role: Role, container: &Container) -> bool {
     let seen = seen.container(&container.name);
-    let exit = seen.exited().or(seen.last.as_ref());
-    seen.exited().is_none() && exit.is_some()
-        || exit.is_some_and(|exit| restart::is_restarted(pod, role, container, exit))
+    match seen.exited() {
+        Some(exit) => restart::is_restarted(pod, role, container, exit),
+        None => seen.attempt().is_some(),
+    }
 }

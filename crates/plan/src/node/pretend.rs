@@ -7,7 +7,7 @@ use super::seen::{
     Attempt, ContainerSeen, Exit, HookSeen, ImageSeen, Pull, Running, Sandbox, Seen, State, StopSeen, Trouble, Volumes,
 };
 use super::status::{HostFacts, status};
-use super::{all_containers, later};
+use super::{all_containers, ephemeral_containers, later};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -206,7 +206,7 @@ impl Machine {
             }
             Action::Probe { container, kind } => {
                 let is_well = !self.failing_probes.contains(&(container.clone(), *kind));
-                let spec = spec_of(self.spec(container), *kind).cloned().unwrap();
+                let spec = spec_of(&self.spec(container), *kind).cloned().unwrap();
                 let probe = self.running(container).probe_mut(*kind);
                 *probe = record(probe, &spec, is_well, "no", now);
             }
@@ -276,8 +276,9 @@ impl Machine {
         seen.state = State::Running(Box::new(Running::new(attempt, 4242, now)));
     }
 
-    pub fn spec(&self, container: &str) -> &Container {
-        all_containers(&self.pod).find(|(_, spec)| spec.name == container).unwrap().1
+    pub fn spec(&self, container: &str) -> Container {
+        let others = all_containers(&self.pod).map(|(_, spec)| spec.clone());
+        others.chain(ephemeral_containers(&self.pod)).find(|spec| spec.name == container).unwrap()
     }
 
     pub fn container(&self, name: &str) -> &ContainerSeen {

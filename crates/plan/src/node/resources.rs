@@ -78,7 +78,7 @@ fn pod_total(pod: &Pod, part: fn(Option<&ResourceRequirements>) -> Amounts) -> A
     for (role, container) in all_containers(pod) {
         let own = part(container.resources.as_ref());
         match role {
-            Role::Main => add(&mut total, &own),
+            Role::Main | Role::Ephemeral => add(&mut total, &own),
             Role::Sidecar => {
                 add(&mut total, &own);
                 add(&mut sidecars, &own);

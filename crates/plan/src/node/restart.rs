@@ -26,9 +26,11 @@ fn policy_of(pod: &Pod, container: &Container) -> Policy {
     }
 }
 
-/// Whether a container that ended this way starts again. An init container that succeeded is done.
+/// Whether a container that ended this way starts again. An init container that succeeded is done, an ephemeral one
+/// always.
 pub fn is_restarted(pod: &Pod, role: Role, container: &Container, exit: &Exit) -> bool {
-    if role == Role::Init && exit.code == 0 {
+    let is_done = role == Role::Ephemeral || role == Role::Init && exit.code == 0;
+    if is_done {
         return false;
     }
     let policy = policy_of(pod, container);

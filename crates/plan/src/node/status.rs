@@ -5,9 +5,14 @@ use super::container_status::{View, never_located};
 use super::course::{Course, Ending, course};
 use super::phase::phase;
 use super::seen::Seen;
-use super::{Role, init_containers, init_role, is_host_network, is_terminal, main_containers, stored_phase, wire_time};
+use super::{
+    Role, ephemeral_containers, init_containers, init_role, is_host_network, is_terminal, main_containers,
+    stored_phase, wire_time,
+};
+use crate::control::{difference, to_value};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerState, ContainerStatus, HostIP, Pod, PodIP, PodStatus};
+use serde_json::{Value, json};
 
 const DEADLINE_MESSAGE: &str = "Pod was active on the node longer than the specified deadline";
 
@@ -43,6 +48,45 @@ pub fn status(pod: &Pod, seen: &Seen, host: &HostFacts, now: Timestamp) -> PodSt
     status
 }
 
+/// A status as the wire has it: times that are not known are `null`, as Go writes them (K-POD-1).
+fn wire(status: &PodStatus) -> Value {
+    let mut value = to_value(status);
+    let lists = [("conditions", &["/lastProbeTime"][..]), ("containerStatuses", &END_TIMES)];
+    for (key, paths) in lists
+        .into_iter()
+        .chain(["initContainerStatuses", "ephemeralContainerStatuses"].map(|key| (key, &END_TIMES[..])))
+    {
+        for item in value.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten() {
+            paths.iter().for_each(|path| write_null(item, path));
+        }
+    }
+    value
+}
+
+const END_TIMES: [&str; 4] = [
+    "/state/terminated/startedAt",
+    "/state/terminated/finishedAt",
+    "/lastState/terminated/startedAt",
+    "/lastState/terminated/finishedAt",
+];
+
+/// Writes `null` where the parent is there and the field is not.
+fn write_null(value: &mut Value, path: &str) {
+    let Some((parent, key)) = path.rsplit_once('/') else { return };
+    if let Some(parent) = value.pointer_mut(parent).and_then(Value::as_object_mut) {
+        parent.entry(key).or_insert(Value::Null);
+    }
+}
+
+/// The JSON merge patch that brings the stored status to `new`; `None` if it is that already.
+///
+/// It names the pod's uid, so that a later pod of the same name is never written to.
+pub fn patch(pod: &Pod, new: &PodStatus) -> Option<Value> {
+    let old = pod.status.as_ref().map_or_else(|| json!({}), wire);
+    let status = difference(&old, &wire(new))?;
+    Some(json!({ "metadata": { "uid": pod.metadata.uid }, "status": status }))
+}
+
 fn all_statuses(status: &PodStatus) -> Vec<ContainerStatus> {
     let init = status.init_container_statuses.as_deref().unwrap_or_default();
     let mains = status.container_statuses.as_deref().unwrap_or_default();
@@ -74,6 +118,9 @@ fn fill_containers(pod: &Pod, seen: &Seen, ending: Option<Ending>, now: Timestam
     if is_cut_short && !seen.is_anything_alive() {
         close(pod, seen, &mut inits, &mut mains);
     }
+    let ephemerals =
+        make(&ephemeral_containers(pod), |_| Role::Ephemeral, status.ephemeral_container_statuses.as_ref());
+    status.ephemeral_container_statuses = Some(ephemerals).filter(|ephemerals| !ephemerals.is_empty());
     status.container_statuses = Some(mains);
     status.init_container_statuses = Some(inits).filter(|inits| !inits.is_empty());
 }
@@ -88,7 +135,7 @@ fn keep_monotone(mut made: ContainerStatus, stored: Option<&ContainerStatus>) ->
 fn close(pod: &Pod, seen: &Seen, inits: &mut [ContainerStatus], mains: &mut [ContainerStatus]) {
     let has_initialised = init_containers(pod).iter().all(|init| match init_role(init) {
         Role::Init => seen.container(&init.name).exited().is_some_and(|exit| exit.code == 0),
-        Role::Sidecar | Role::Main => seen.container(&init.name).attempt().is_some(),
+        Role::Sidecar | Role::Main | Role::Ephemeral => seen.container(&init.name).attempt().is_some(),
     });
     let is_open = |state: &Option<ContainerState>| state.as_ref().is_none_or(|state| state.terminated.is_none());
     let reached = inits.iter().rposition(|status| !is_open(&status.state)).unwrap_or(0);

@@ -177,6 +177,25 @@ fn image_missing() {
 }
 
 #[test]
+fn a_waiting_reason_stays_until_the_container_runs() {
+    let mut machine = Machine::new(one("Always"));
+    machine.unpullable.insert("c".to_owned());
+    machine.pass(2);
+    machine.seen.containers.get_mut("c").unwrap().image = super::seen::ImageSeen::Pulling { since: at(2) };
+    machine.report();
+    assert_eq!(state(&machine)["waiting"]["reason"], "ImagePullBackOff");
+    let mut crashing = running(one("Always"));
+    crashing.exit("c", 1);
+    crashing.exit("c", 1);
+    crashing.pass(5);
+    crashing.second += 5;
+    crashing.report();
+    assert_eq!(state(&crashing)["waiting"]["reason"], "CrashLoopBackOff", "its time has come, but it does not run yet");
+    crashing.settle();
+    assert!(state(&crashing)["running"].is_object());
+}
+
+#[test]
 fn past_the_deadline() {
     let mut machine = running(one("Always"));
     machine.stubborn.insert("c".to_owned());
@@ -265,6 +284,26 @@ fn a_restarted_node_keeps_ready_until_its_probes_know_better() {
     machine.report();
     let container = &machine.status()["containerStatuses"][0];
     assert_eq!((&container["ready"], &container["started"]), (&json!(true), &json!(true)));
+}
+
+// K-POD-1
+#[test]
+fn the_status_is_written_once_with_the_nulls_that_clients_know() {
+    let machine = running(one("Always"));
+    let mut pod = make_pod(one("Always"));
+    let made = machine.pod.status.clone().unwrap();
+    let patch = super::status::patch(&pod, &made).unwrap();
+    assert_eq!(patch["metadata"], json!({"uid": "u1"}));
+    assert_eq!(patch["status"]["phase"], "Running");
+    assert_eq!(patch["status"]["conditions"][0]["lastProbeTime"], Value::Null);
+    assert!(patch["status"]["conditions"][0].as_object().unwrap().contains_key("lastProbeTime"));
+    assert!(patch["status"].get("qosClass").is_none(), "what stays is not written");
+    pod.status = Some(made.clone());
+    assert_eq!(super::status::patch(&pod, &made), None);
+    let mut never = running(json!({"containers": [{"name": "c", "imagePullPolicy": "Never"}]}));
+    never.delete(30);
+    let patch = super::status::patch(&make_pod(one("Always")), never.pod.status.as_ref().unwrap()).unwrap();
+    assert_eq!(patch["status"]["containerStatuses"][0]["state"]["terminated"]["startedAt"], Value::Null);
 }
 
 #[test]

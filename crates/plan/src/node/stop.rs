@@ -3,7 +3,7 @@
 use super::actions::{Action, PodActions};
 use super::course::grace_seconds;
 use super::seen::{HookSeen, Running, Seen, State, StopReason, StopSeen};
-use super::{Role, all_containers, earliest, later};
+use super::{Role, all_containers, earliest, ephemeral_containers, later};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
 
@@ -17,7 +17,9 @@ pub fn stop_pod(pod: &Pod, seen: &Seen, reason: StopReason, now: Timestamp, plan
     // Main containers first; a sidecar's turn comes when all that started after it have ended.
     let mut is_turn_of_sidecars = true;
     let (sidecars, others): (Vec<_>, Vec<_>) = all_containers(pod).partition(|(role, _)| *role == Role::Sidecar);
-    for (role, container) in others.into_iter().chain(sidecars.into_iter().rev()) {
+    let ephemerals = ephemeral_containers(pod);
+    let ephemerals = ephemerals.iter().map(|container| (Role::Ephemeral, container));
+    for (role, container) in ephemerals.chain(others).chain(sidecars.into_iter().rev()) {
         match &seen.container(&container.name).state {
             State::NotCreated | State::Exited(_) => continue,
             // It cannot be stopped before it is there; it ends in the next round.
