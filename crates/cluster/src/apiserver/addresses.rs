@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use volley_api::kube::defaults::network;
 use volley_api::kube::field::FieldError;
-use volley_api::kube::{defaults, items_mut, text};
+use volley_api::kube::{items_mut, text};
 
 /// The range that the reference uses for node ports.
 const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
@@ -150,7 +150,6 @@ impl Addresses {
         if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
             self.assign_ports(service, old, &mut reserved)?;
         }
-        defaults::network::fill_ip_families(service);
         Ok(reserved)
     }
 
