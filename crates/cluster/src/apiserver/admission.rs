@@ -2,7 +2,6 @@
 
 use super::ApiServer;
 use super::call::Call;
-use super::local;
 use super::object::{self, Meta};
 use crate::store::{Change, Expect, Write};
 use serde_json::Value;
@@ -61,8 +60,6 @@ impl ApiServer {
             }
             ("", "Service") => self.assign_addresses(call, object, None)?,
             ("batch", "CronJob") => check_zone(call, object, None)?,
-            // The cluster's own node is ready from the start; others say so themselves.
-            ("", "Node") if !local::is_own(&call.user) => defaults::prepare::taint_new_node(object),
             ("rbac.authorization.k8s.io", _) => self.check_escalation(call, object)?,
             _ => {}
         }

@@ -4,6 +4,7 @@ use super::ApiServer;
 use super::neighbour;
 use super::request::{Query, ResourcePath};
 use super::serve::Proof;
+use super::tokens;
 use http::HeaderMap;
 use std::sync::Arc;
 use volley_api::kube::selector::FieldSelector;
@@ -33,11 +34,12 @@ impl ApiServer {
         if is_same(token.as_bytes(), self.admin_token.as_bytes()) {
             return Some(admin());
         }
-        let account = self.tokens.verify(token)?;
+        let claims = self.tokens.verify(token)?;
+        let account = tokens::account(&claims);
         let bucket = self.store.bucket("serviceaccounts");
         let stored = self.store.get(&bucket, &format!("{}/{}", account.namespace, account.name))?;
         let uid = super::object::parsed(&stored)["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-        (uid == account.uid).then(|| Arc::new(User::service_account(&account.namespace, &account.name, &uid)))
+        (uid == account.uid).then(|| Arc::new(tokens::user(&claims)))
     }
 
     /// `Impersonate-*` headers act as another user when the caller may (spec K-HTTP-12).

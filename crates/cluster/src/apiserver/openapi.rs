@@ -3,6 +3,7 @@
 //! A document is built when it is asked for and not kept: it is large, and clients cache it under its hash. Shapes come
 //! from the table of built-in types, sentences at run time from `k8s-openapi`, custom schemas from their definitions.
 
+mod enums;
 mod paths;
 mod schemas;
 

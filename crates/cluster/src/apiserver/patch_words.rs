@@ -17,6 +17,14 @@ pub fn go_text(value: &Value) -> String {
     }
 }
 
+/// What is left of a strategic patch once the reference has merged it: ordered lists and directives are used up on the way.
+pub fn consumed(patch: &Value) -> Value {
+    let Value::Object(map) = patch else { return patch.clone() };
+    let ordered: Vec<&str> = map.keys().filter_map(|key| key.strip_prefix("$setElementOrder/")).collect();
+    let is_left = |key: &str| !key.starts_with('$') && !ordered.contains(&key);
+    map.iter().filter(|(key, _)| is_left(key)).map(|(key, value)| (key.clone(), consumed(value))).collect()
+}
+
 /// What is wrong with a field's type, in the words that the reference has for strategic patches: it converts the
 /// patched map into the kind's struct and never sees JSON.
 pub fn conversion_text(text: &str) -> String {
@@ -56,6 +64,8 @@ mod tests {
         assert_eq!(wrong("number", "string"), "cannot convert int64 to string");
         assert_eq!(wrong("object", "[]v1.Container"), "cannot restore slice from map");
         assert_eq!(wrong("number", "map[string]string"), "cannot restore map from int64");
+        let ordered = json!({"spec": {"$setElementOrder/list": [1], "list": [1], "a": 1}, "$retainKeys": ["spec"]});
+        assert_eq!(go_text(&consumed(&ordered)), "map[spec:map[a:1]]");
         assert_eq!(conversion_text("quantities must match"), "quantities must match");
     }
 }

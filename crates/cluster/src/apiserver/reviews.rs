@@ -93,10 +93,8 @@ impl ApiServer {
             let held: Vec<&str> = claims["aud"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
             let wanted = if asked.is_empty() { vec![AUDIENCE] } else { asked };
             let shared: Vec<&str> = wanted.iter().copied().filter(|audience| held.contains(audience)).collect();
-            let account = tokens::account(&claims);
             if !shared.is_empty() {
-                let user = User::service_account(&account.namespace, &account.name, &account.uid);
-                return json!({"authenticated": true, "user": user.to_json(), "audiences": shared});
+                return json!({"authenticated": true, "user": tokens::user(&claims).to_json(), "audiences": shared});
             }
             let error = format!(
                 "[invalid bearer token, token audiences {} is invalid for the target audiences {}]",

@@ -4,6 +4,7 @@ use super::answer::{self, Answer, Body};
 use super::gzip;
 use super::neighbour;
 use super::pki::Pki;
+use super::tokens::CREDENTIAL_ID;
 use super::{ApiServer, BODY_BYTES_MAX};
 use bytes::Bytes;
 use http::{Request, Response};
@@ -16,6 +17,7 @@ use rustls::RootCertStore;
 use rustls::server::WebPkiClientVerifier;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use sha2::{Digest, Sha256};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -228,7 +230,10 @@ fn certificate_user(der: &[u8]) -> Option<User> {
     let subject = certificate.subject();
     let name = subject.iter_common_name().next()?.as_str().ok()?;
     let groups = subject.iter_organization().filter_map(|part| part.as_str().ok()).map(str::to_owned);
-    Some(User::authenticated(name, groups))
+    let mut user = User::authenticated(name, groups);
+    let digest: String = Sha256::digest(der).iter().map(|byte| format!("{byte:02x}")).collect();
+    user.extra.insert(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={digest}")]);
+    Some(user)
 }
 
 /// The server as a tower service: the same answers as over a socket, without one.

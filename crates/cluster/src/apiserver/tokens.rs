@@ -8,7 +8,9 @@ use ring::signature::{
     ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, UnparsedPublicKey,
 };
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use volley_api::kube::text;
+use volley_plan::access::User;
 
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 pub const AUDIENCE: &str = "https://kubernetes.default.svc";
@@ -18,6 +20,9 @@ pub struct Tokens {
     key: EcdsaKeyPair,
     key_id: String,
 }
+
+/// Under this key a user's extra data names the certificate or token that proved who they are.
+pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 /// The service account that a token speaks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -77,10 +82,10 @@ impl Tokens {
     }
 
     /// The account of a token that we signed, that is in date and meant for this API.
-    pub fn verify(&self, token: &str) -> Option<Account> {
+    pub fn verify(&self, token: &str) -> Option<Value> {
         let body = self.claims(token)?;
-        let audiences = body["aud"].as_array()?;
-        audiences.iter().any(|audience| audience == AUDIENCE || audience == ISSUER).then(|| account(&body))
+        let is_ours = body["aud"].as_array()?.iter().any(|audience| audience == AUDIENCE || audience == ISSUER);
+        is_ours.then_some(body)
     }
 
     /// The claims of a token that we signed and that is in date, whoever it is meant for.
@@ -109,6 +114,26 @@ impl Tokens {
     }
 }
 
+/// The user that claims are about.
+pub fn user(claims: &Value) -> User {
+    let Account { namespace, name, uid } = account(claims);
+    User { extra: extra(claims), ..User::service_account(&namespace, &name, &uid) }
+}
+
+/// What else a token says of its user: its own id, and the pod that it is bound to.
+fn extra(claims: &Value) -> BTreeMap<String, Vec<String>> {
+    let jti = Some(text(claims, "jti")).filter(|jti| !jti.is_empty()).map(|jti| format!("JTI={jti}"));
+    let mut extra: BTreeMap<String, Vec<String>> = jti.map(|id| (CREDENTIAL_ID.to_owned(), vec![id])).into_iter().collect();
+    let pod = &claims["kubernetes.io"]["pod"];
+    for (key, part) in [("pod-name", "name"), ("pod-uid", "uid")] {
+        if let Some(value) = pod[part].as_str() {
+            extra.insert(format!("authentication.kubernetes.io/{key}"), vec![value.to_owned()]);
+        }
+    }
+    extra
+}
+
+/// The account that claims are about.
 pub fn account(claims: &Value) -> Account {
     let kubernetes = &claims["kubernetes.io"];
     Account {
@@ -132,7 +157,9 @@ mod tests {
             tokens.sign(&Claims { account: &account, audiences: &audiences, now: Timestamp::now(), seconds, pod: None })
         };
         let token = sign(600, AUDIENCE);
-        assert_eq!(tokens.verify(&token), Some(Account { namespace: "a".into(), name: "b".into(), uid: "u".into() }));
+        let read = tokens.verify(&token).expect("ours");
+        assert_eq!(super::account(&read), Account { namespace: "a".into(), name: "b".into(), uid: "u".into() });
+        assert!(user(&read).extra[CREDENTIAL_ID][0].starts_with("JTI="));
         assert_eq!(tokens.verify(&sign(-1, AUDIENCE)), None);
         assert_eq!(tokens.verify(&sign(600, "somebody else")), None);
         assert_eq!(tokens.verify(&token.replace('.', "..")), None);

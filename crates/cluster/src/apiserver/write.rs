@@ -556,7 +556,7 @@ fn manager<'a>(call: &'a Call, options: &'a WriteOptions, api_version: &'a str) 
 /// A patch as refusals show it: a strategic one as Go prints a map, the others by what they made of the object.
 fn shown_patch(change: &Change, patched: &Value) -> String {
     match change {
-        Change::StrategicPatch(patch) => patch_words::go_text(patch),
+        Change::StrategicPatch(patch) => patch_words::go_text(&patch_words::consumed(patch)),
         _ => patched.to_string(),
     }
 }

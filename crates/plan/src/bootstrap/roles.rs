@@ -310,7 +310,11 @@ fn role(role: &Role) -> Value {
 
 fn rule(row: &Row) -> Value {
     match row {
-        On(verbs, groups, resources) => json!({"verbs": verbs, "apiGroups": groups, "resources": resources}),
+        On(verbs, groups, resources) => {
+            let mut resources = resources.to_vec();
+            resources.sort_unstable();
+            json!({"verbs": verbs, "apiGroups": groups, "resources": resources})
+        }
         Paths(verbs, paths) => json!({"verbs": verbs, "nonResourceURLs": paths}),
     }
 }

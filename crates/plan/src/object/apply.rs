@@ -175,10 +175,10 @@ fn claimed(root: &Shape, config: &Value, tracked: Tracked) -> Fields {
     Fields::trusted(set)
 }
 
+/// The time is that of the last apply that changed the object; who only joined in has none, as in the reference.
 fn own_entry(last: Option<Entry>, claimed: Fields, changes: &Changes, manager: &Manager<'_>) -> Entry {
-    let is_same = |last: &Entry| last.fields == claimed && last.api_version == manager.api_version;
-    let kept_time = last.filter(|last| is_same(last) && changes.is_empty()).map(|last| last.time);
-    let time = kept_time.unwrap_or_else(|| time_text(manager.now));
+    let kept_time = last.map(|last| last.time).unwrap_or_default();
+    let time = if changes.is_empty() { kept_time } else { time_text(manager.now) };
     Entry { time, ..Entry::new(manager, true, claimed) }
 }
 

@@ -3,7 +3,7 @@
 //! `k8s-openapi` writes the schemas of built-in types with their sentences; the table adds what it leaves out: list
 //! types, patch keys, atomic maps, kinds. Custom kinds bring their own schema and gain the fields every object has.
 
-use super::{Dialect, Resource, paths};
+use super::{Dialect, Resource, enums, paths};
 use k8s_openapi::api;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
@@ -167,6 +167,9 @@ fn complete(dialect: Dialect, name: &str, schema: &mut Value) {
         for field in &built.fields {
             if let Some(property) = properties.get_mut(field.name.as_ref()) {
                 complete_property(dialect, field, property);
+                if let Some(values) = enums::of(name, &field.name).filter(|_| dialect == Dialect::V3) {
+                    set_values(property, values);
+                }
             }
         }
     }
@@ -249,6 +252,15 @@ fn complete_property(dialect: Dialect, field: &Field, property: &mut Value) {
             mark("patch-strategy", "retainKeys".into());
         }
         Shape::Map { .. } | Shape::Struct(_) | Shape::Scalar(_) | Shape::Any => {}
+    }
+}
+
+/// The values of a field, or of the items of a list.
+fn set_values(property: &mut Value, values: &[&str]) {
+    let is_list = property["type"] == "array";
+    let place = if is_list { &mut property["items"] } else { property };
+    if let Some(place) = place.as_object_mut() {
+        place.insert("enum".to_owned(), json!(values));
     }
 }
 
