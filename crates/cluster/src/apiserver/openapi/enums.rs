@@ -106,7 +106,10 @@ mod tests {
     // K-OAPI-4
     #[test]
     fn fixed_values_are_found_by_type_and_field() {
-        assert_eq!(of("io.k8s.api.core.v1.Container", "imagePullPolicy"), Some(&["Always", "IfNotPresent", "Never"][..]));
+        assert_eq!(
+            of("io.k8s.api.core.v1.Container", "imagePullPolicy"),
+            Some(&["Always", "IfNotPresent", "Never"][..])
+        );
         assert_eq!(of("io.k8s.api.core.v1.Container", "image"), None);
         assert!(ROWS.is_sorted(), "one order, so that a row is easy to find");
     }
