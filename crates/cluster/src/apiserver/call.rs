@@ -260,14 +260,14 @@ pub fn decode_yaml(body: &[u8]) -> Result<Value, ApiError> {
 fn decode_protobuf(body: &[u8]) -> Result<Value, ApiError> {
     let refuse = |text: String| ApiError::bad_request(format!("error decoding the body as protobuf: {text}"));
     let envelope = protobuf::envelope(body).map_err(refuse)?;
-    let (group, version) = envelope.api_version.split_once('/').unwrap_or(("", &envelope.api_version));
-    let shape = builtin::of(group, version, &envelope.kind).ok_or_else(|| {
+    let (group, version) = envelope.api_version.split_once('/').unwrap_or(("", envelope.api_version));
+    let shape = builtin::of(group, version, envelope.kind).ok_or_else(|| {
         ApiError::bad_request(format!(
             "no kind \"{}\" is registered for version \"{}\" in protobuf; send application/json instead",
             envelope.kind, envelope.api_version
         ))
     })?;
-    let mut value = protobuf::to_json(&shape, &envelope.raw).map_err(refuse)?;
+    let mut value = protobuf::to_json(&shape, envelope.raw).map_err(refuse)?;
     value["kind"] = envelope.kind.into();
     value["apiVersion"] = envelope.api_version.into();
     Ok(value)
