@@ -126,13 +126,13 @@ fn preconditions_and_policies_are_checked() {
     let uid = "00000000-0000-0000-0000-000000000000";
     let answer = with(json!({"preconditions": {"uid": uid}}));
     let text = format!(
-        "Operation cannot be fulfilled on configmaps \"a\": Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+        "Operation cannot be fulfilled on ConfigMap \"a\": the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
         made["metadata"]["uid"].as_str().unwrap()
     );
     assert_eq!(answer.status(), (409, "Conflict".into(), text));
     let answer = with(json!({"preconditions": {"resourceVersion": "1"}}));
     let text = format!(
-        "Operation cannot be fulfilled on configmaps \"a\": Precondition failed: ResourceVersion in precondition: 1, ResourceVersion in object meta: {}",
+        "Operation cannot be fulfilled on ConfigMap \"a\": the ResourceVersion in the precondition (1) does not match the ResourceVersion in record ({}). The object might have been modified",
         made["metadata"]["resourceVersion"].as_str().unwrap()
     );
     assert_eq!(answer.status(), (409, "Conflict".into(), text));

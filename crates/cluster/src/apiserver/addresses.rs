@@ -241,10 +241,10 @@ fn check_families(service: &Value) -> Result<(), FieldError> {
     if network::is_headless(service) && !has_selector {
         return Ok(());
     }
-    let families = service["spec"]["ipFamilies"].as_array().into_iter().flatten();
-    for (i, family) in families.enumerate().filter(|(_, family)| *family == "IPv6") {
+    let mut families = service["spec"]["ipFamilies"].as_array().into_iter().flatten();
+    if let Some(i) = families.position(|family| family == "IPv6") {
         let detail = "not configured on this cluster";
-        return Err(FieldError::invalid(format!("spec.ipFamilies[{i}]"), family.clone(), detail));
+        return Err(FieldError::invalid(format!("spec.ipFamilies[{i}]"), "IPv6", detail));
     }
     if text(service, "spec.ipFamilyPolicy") == "RequireDualStack" {
         let detail = "this cluster is not configured for dual-stack services";
