@@ -343,7 +343,7 @@ fn an_update_needs_a_version() {
     let (group, path) = defined(&space);
     let made = post(&path, &gad(&group, "a", json!({"size": 1}))).ok();
     let text = format!(
-        "Gad.{group} \"a\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+        "gads.{group} \"a\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update"
     );
     let item = format!("{path}/a");
     assert_eq!(put(&item, &gad(&group, "a", json!({"size": 2}))).status(), (422, "Invalid".into(), text));

@@ -1,6 +1,6 @@
 //! Error texts, on the wire and as kubectl prints them.
 
-use crate::harness::{Space, for_some_kubectls};
+use crate::harness::{Space, for_some_kubectls, stage};
 use crate::http::{get, post, request};
 use serde_json::json;
 
@@ -44,7 +44,10 @@ fn every_kubectl_prints_the_known_errors() {
         for (args, text) in cases {
             assert_eq!(space.fails(args), text.replace("{ns}", &space.name), "{args:?}");
         }
-        let output = space.run(&["--token=nope", "--client-certificate=", "get", "pods"]);
+        // A good certificate goes before a bad token, so the one in the kubeconfig must not be there.
+        let server = format!("--server=https://{}", stage().address);
+        let no_file = format!("--kubeconfig={}", space.file("empty.yaml", "").display());
+        let output = space.run(&[&no_file, &server, "--insecure-skip-tls-verify", "--token=nope", "get", "pods"]);
         assert_eq!(
             (output.code, output.stderr.as_str()),
             (1, "error: You must be logged in to the server (Unauthorized)\n")

@@ -57,9 +57,14 @@ fn applying_a_missing_object_creates_it() {
     let path = space.core("configmaps/a?fieldManager=m");
     let nameless = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "v"}});
     let answer = patch("apply", &path, &nameless);
-    assert_eq!((answer.code, &answer.json()["metadata"]["name"]), (201, &json!("a")));
+    let text = "the name of the object (a based on URL) was undeterminable: name must be provided";
+    assert_eq!(answer.status(), (400, "BadRequest".into(), text.into()));
+    let mut named = nameless.clone();
+    named["metadata"] = json!({"name": "a"});
+    assert_eq!(patch("apply", &path, &named).code, 201);
+    assert_eq!(patch("apply", &path, &nameless).code, 200, "what is there has a name");
     let mut with_uid = nameless;
-    with_uid["metadata"] = json!({"uid": "11111111-2222-3333-4444-555555555555"});
+    with_uid["metadata"] = json!({"name": "b", "uid": "11111111-2222-3333-4444-555555555555"});
     let answer = patch("apply", &space.core("configmaps/b?fieldManager=m"), &with_uid);
     assert_eq!((answer.code, answer.status().1.as_str()), (409, "Conflict"), "{}", answer.body);
 }
@@ -104,8 +109,11 @@ fn equal_values_are_owned_together_and_dropped_fields_removed() {
     assert_eq!(entry(&both, "two")["fieldsV1"], json!({"f:data": {"f:a": {}}}));
     let dropped = apply(&space, "one", json!({"b": "1"})).ok();
     assert_eq!(dropped["data"], json!({"a": "1", "b": "1"}), "two still owns a");
-    let gone = apply(&space, "two", json!({})).ok();
-    assert_eq!(gone["data"], json!({"b": "1"}));
+    let empty = apply(&space, "two", json!({})).ok();
+    assert_eq!(empty["data"], json!({"b": "1"}));
+    assert_eq!(entry(&empty, "two")["fieldsV1"], json!({"f:data": {}}), "an empty map is owned as such");
+    let nothing = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+    let gone = patch("apply", &space.core("configmaps/a?fieldManager=two"), &nothing).ok();
     assert_eq!(*entry(&gone, "two"), Value::Null, "an entry without fields is dropped");
     let refused = apply(&space, "two", json!({"b": "2"}));
     assert_eq!(refused.code, 409);
@@ -182,11 +190,8 @@ fn apply_errors_say_what_is_wrong() {
     let mut unknown = config(json!({}));
     unknown["foo"] = 1.into();
     let answer = patch("apply", &path("?fieldManager=m"), &unknown);
-    let text = format!(
-        "failed to create typed patch object ({}/a; /v1, Kind=ConfigMap): .foo: field not declared in schema",
-        space.name
-    );
-    assert_eq!((answer.code, answer.json()["message"].as_str()), (500, Some(text.as_str())));
+    let text = "failed to create typed patch object (/a; /v1, Kind=ConfigMap): .foo: field not declared in schema";
+    assert_eq!((answer.code, answer.json()["message"].as_str()), (500, Some(text)));
     let mut managed = config(json!({}));
     managed["metadata"]["managedFields"] = json!([{"manager": "x"}]);
     let answer = patch("apply", &path("?fieldManager=m"), &managed);
