@@ -74,7 +74,7 @@ pub async fn serve() -> Result<()> {
         pem(key.serialize_pem()),
         ca = pem(certificate.pem()),
     );
-    let mut line = crate::measure::pod("hello").to_vec();
+    let mut line = crate::pods::pod("hello").to_vec();
     line.push(b'\n');
     let line = Bytes::from(line);
     loop {

@@ -6,12 +6,15 @@
 
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
-mod hello;
 mod measure;
-mod process;
+mod watches;
+mod full;
+mod pods;
 mod reference;
-mod table;
+mod hello;
+mod process;
 mod wire;
+mod table;
 
 use anyhow::Result;
 use process::Server;
@@ -63,15 +66,15 @@ async fn run(program: PathBuf, quick: bool) -> Result<()> {
     let hello = Server::hello()?;
     measure::creates(&server, &hello, folder.path(), &mut table).await?;
     measure::gets(&server, &hello, &mut table).await?;
-    measure::fan_out(&server, &hello, quick, &mut table).await?;
+    watches::fan_out(&server, &hello, quick, &mut table).await?;
     drop(server);
     let scales: &[usize] = if quick { &[1_000, 10_000] } else { &[1_000, 10_000, 100_000] };
     for pods in scales {
         let home = folder.path().join(format!("home-{pods}"));
         let server = Server::start(&program, &home).await?;
-        measure::memory_and_lists(&server, *pods, &mut table).await?;
+        full::memory_and_lists(&server, *pods, &mut table).await?;
         drop(server);
-        measure::restart(&program, &home, *pods, &mut table).await?;
+        full::restart(&program, &home, *pods, &mut table).await?;
     }
     println!("{}", table.render());
     Ok(())

@@ -280,8 +280,11 @@ async fn kube_rs_sees_the_errors_it_knows() {
     namespace(&client, "errors").await;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "errors");
     assert!(maps.get_opt("missing").await.expect("a 404 is none").is_none());
-    let applied =
-        |value: &str| Patch::Apply(json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"value": value}}));
+    let applied = |value: &str| {
+        Patch::Apply(
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared"}, "data": {"value": value}}),
+        )
+    };
     maps.patch("shared", &PatchParams::apply("one"), &applied("1")).await.expect("created by apply");
     let conflict = maps.patch("shared", &PatchParams::apply("two"), &applied("2")).await.expect_err("a conflict");
     let kube::Error::Api(status) = conflict else { panic!("not a Status: {conflict}") };

@@ -1,8 +1,6 @@
 //! Real clients against the embedded cluster: Python's `kubernetes`, kube-rs controllers, leader election, long lists
 //! and many watchers. Each test starts a cluster of its own, on a port of its own, in a folder of its own.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics is a test that fails")]
-
 mod controller;
 mod lease;
 mod paging;

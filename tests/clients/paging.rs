@@ -91,8 +91,7 @@ async fn twenty_thousand_objects_come_in_pages_of_one_moment_while_others_write(
 
 /// Names and versions of everything, in pages when a size is given.
 async fn list_all(maps: &Api<ConfigMap>, limit: Option<u32>) -> BTreeMap<String, String> {
-    let mut params = ListParams::default();
-    params.limit = limit;
+    let mut params = ListParams { limit, ..ListParams::default() };
     let mut all = BTreeMap::new();
     loop {
         let list = soon("a list", maps.list(&params)).await.expect("listed");

@@ -22,7 +22,7 @@ async fn run(script: &str, running: &Running) {
     assert!(output.status.success(), "{script} failed\n{}\n{}", text(&output.stdout), text(&output.stderr));
 }
 
-// K-WR-1 K-WR-2 K-PATCH-1 K-SMP-1 K-JSONP-1 K-DEL-5 K-OBJ-6
+// K-WR-1 K-WR-2 K-PATCH-1 K-SMP-1 K-PATCH-2 K-DEL-5 K-OBJ-6
 #[tokio::test(flavor = "multi_thread")]
 async fn the_typed_python_client_creates_patches_and_deletes() {
     run("typed.py", &Running::start().await).await;

@@ -86,7 +86,8 @@ def dict_patches_merge_strategically():
     assert {e.name: e.value for e in main.env} == {"A": "1", "B": "2"}
     assert patched.metadata.generation == 3
     scale = apps.read_namespaced_deployment_scale("web", NAMESPACE)
-    scale.spec.replicas = 2
+    # Without its version, because the controller writes the status meanwhile.
+    scale.metadata.resource_version, scale.spec.replicas = None, 2
     assert apps.replace_namespaced_deployment_scale("web", NAMESPACE, scale).spec.replicas == 2
     assert apps.read_namespaced_deployment("web", NAMESPACE).spec.replicas == 2
     apps.delete_namespaced_deployment("web", NAMESPACE)

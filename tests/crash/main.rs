@@ -2,8 +2,6 @@
 //!
 //! What was acknowledged must be there afterwards, and what cannot be right must be refused with a clear message.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics is a test that fails")]
-
 mod damage;
 mod disk;
 mod kill;

@@ -342,7 +342,7 @@ fn ages_are_human_durations() {
 fn timestamp(seconds: u64) -> String {
     let (mut days, rest) = (seconds / 86400, seconds % 86400);
     let mut year = 1970;
-    let is_leap = |year: u64| (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+    let is_leap = |year: u64| (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400);
     while days >= 365 + u64::from(is_leap(year)) {
         days -= 365 + u64::from(is_leap(year));
         year += 1;

@@ -123,7 +123,8 @@ pub fn user(claims: &Value) -> User {
 /// What else a token says of its user: its own id, and the pod that it is bound to.
 fn extra(claims: &Value) -> BTreeMap<String, Vec<String>> {
     let jti = Some(text(claims, "jti")).filter(|jti| !jti.is_empty()).map(|jti| format!("JTI={jti}"));
-    let mut extra: BTreeMap<String, Vec<String>> = jti.map(|id| (CREDENTIAL_ID.to_owned(), vec![id])).into_iter().collect();
+    let mut extra: BTreeMap<String, Vec<String>> =
+        jti.map(|id| (CREDENTIAL_ID.to_owned(), vec![id])).into_iter().collect();
     let pod = &claims["kubernetes.io"]["pod"];
     for (key, part) in [("pod-name", "name"), ("pod-uid", "uid")] {
         if let Some(value) = pod[part].as_str() {

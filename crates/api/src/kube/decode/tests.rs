@@ -208,7 +208,7 @@ fn schema_unions_take_both_forms_and_prune_silently() {
 #[test]
 fn custom_structs_are_pruned_but_not_typed() {
     let field = |name: &str, shape| Field { name: name.into(), shape, required: false, key_default: None, proto: None };
-    let text = Shape::Scalar(crate::kube::schema::Scalar::String);
+    let text = Shape::Scalar(Scalar::String);
     let spec = Struct { fields: vec![field("size", text)], ..Struct::default() };
     let meta = builtin::named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta").expect("in the table");
     let root = Struct {
