@@ -55,9 +55,14 @@ fn every_kubectl_applies_as_two_managers() {
 fn applying_a_missing_object_creates_it() {
     let space = Space::new("create");
     let path = space.core("configmaps/a?fieldManager=m");
-    let nameless = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
+    let nameless = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "v"}});
     let answer = patch("apply", &path, &nameless);
-    assert_eq!((answer.code, &answer.json()["metadata"]["name"]), (201, &json!("a")));
+    let text = "the name of the object (a based on URL) was undeterminable: name must be provided";
+    assert_eq!(answer.status(), (400, "BadRequest".into(), text.into()));
+    let mut named = nameless.clone();
+    named["metadata"] = json!({"name": "a"});
+    assert_eq!(patch("apply", &path, &named).code, 201);
+    assert_eq!(patch("apply", &path, &nameless).code, 200, "what is there has a name");
     let mut with_uid = nameless;
     with_uid["metadata"] = json!({"name": "b", "uid": "11111111-2222-3333-4444-555555555555"});
     let answer = patch("apply", &space.core("configmaps/b?fieldManager=m"), &with_uid);
@@ -104,9 +109,11 @@ fn equal_values_are_owned_together_and_dropped_fields_removed() {
     assert_eq!(entry(&both, "two")["fieldsV1"], json!({"f:data": {"f:a": {}}}));
     let dropped = apply(&space, "one", json!({"b": "1"})).ok();
     assert_eq!(dropped["data"], json!({"a": "1", "b": "1"}), "two still owns a");
-    let bare = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
-    let gone = patch("apply", &space.core("configmaps/a?fieldManager=two"), &bare).ok();
-    assert_eq!(gone["data"], json!({"b": "1"}));
+    let empty = apply(&space, "two", json!({})).ok();
+    assert_eq!(empty["data"], json!({"b": "1"}));
+    assert_eq!(entry(&empty, "two")["fieldsV1"], json!({"f:data": {}}), "an empty map is owned as such");
+    let nothing = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+    let gone = patch("apply", &space.core("configmaps/a?fieldManager=two"), &nothing).ok();
     assert_eq!(*entry(&gone, "two"), Value::Null, "an entry without fields is dropped");
     let refused = apply(&space, "two", json!({"b": "2"}));
     assert_eq!(refused.code, 409);

@@ -191,7 +191,7 @@ fn built_in_bodies_may_leave_out_their_type() {
     assert_eq!(wrong.code, 400, "{}", wrong.body);
     let wrong =
         post(&space.core("configmaps"), &json!({"kind": "ConfigMap", "apiVersion": "v2", "metadata": {"name": "b"}}));
-    let text = "the API version in the data (v2) does not match the expected API version (v1)";
+    let text = "ConfigMap in version \"v2\" cannot be handled as a ConfigMap: no kind \"ConfigMap\" is registered for version \"v2\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"";
     assert_eq!(wrong.status(), (400, "BadRequest".into(), text.into()));
 }
 

@@ -63,11 +63,16 @@ impl ApiServer {
             ("rbac.authorization.k8s.io", _) => self.check_escalation(call, object)?,
             _ => {}
         }
+        Ok(())
+    }
+
+    /// What is odd about a new object that is otherwise good.
+    pub fn warn_about(&self, call: &mut Call, object: &Value) {
+        let resource = call.resource.clone();
         if &*resource.kind == "CustomResourceDefinition" {
             call.warnings.extend(definition::warnings(object, None));
         }
         call.warnings.extend(volley_api::kube::warnings::of(&resource.group, &resource.kind, object));
-        Ok(())
     }
 
     /// The same for a changed object.

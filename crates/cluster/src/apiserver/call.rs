@@ -175,6 +175,16 @@ impl Call {
             return instance::check_type(value, expected, &String::from_utf8_lossy(body));
         }
         let expected = resource.api_version();
+        let sent_kind = if kind.is_empty() { &*resource.kind } else { &*kind };
+        let sent_version = if version.is_empty() { &*expected } else { &*version };
+        let (group, short) = sent_version.split_once('/').unwrap_or(("", sent_version));
+        if !is_registered(group, short, sent_kind) {
+            return Err(ApiError::bad_request(format!(
+                "{sent_kind} in version \"{short}\" cannot be handled as a {}: no kind \"{sent_kind}\" is registered for \
+                 version \"{sent_version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+                resource.kind
+            )));
+        }
         if !version.is_empty() && version != expected {
             return Err(ApiError::bad_request(format!(
                 "the API version in the data ({version}) does not match the expected API version ({expected})"
@@ -240,6 +250,13 @@ pub fn loose(content_type: &str, body: &[u8], kind: &str) -> Result<Value, ApiEr
     )))
 }
 
+/// Whether the reference knows a kind in this version, as one of its own, as a list, or as one that all versions have.
+fn is_registered(group: &str, version: &str, kind: &str) -> bool {
+    const EVERYWHERE: &[&str] = &["CreateOptions", "DeleteOptions", "List", "Status", "UpdateOptions", "WatchEvent"];
+    let item = kind.strip_suffix("List").unwrap_or(kind);
+    EVERYWHERE.contains(&kind) || builtin::of(group, version, item).is_some()
+}
+
 fn decode_json(body: &[u8], kind: &str) -> Result<(Value, Vec<String>), ApiError> {
     decode::json(body).map(|decoded| (decoded.value, decoded.strict)).map_err(|text| {
         ApiError::bad_request(format!(
@@ -279,4 +296,18 @@ pub fn unsupported_media() -> ApiError {
         "UnsupportedMediaType",
         "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_known_by_version_as_lists_and_everywhere() {
+        assert!(is_registered("", "v1", "Pod") && is_registered("apps", "v1", "DeploymentList"));
+        assert!(is_registered("", "v1", "Status"));
+        assert!(
+            !is_registered("", "v2", "Pod") && !is_registered("apps", "v1", "Pod") && !is_registered("", "v1", "pod")
+        );
+    }
 }

@@ -102,7 +102,7 @@ impl ApiServer {
         options: &WriteOptions,
         apply: Option<bool>,
     ) -> Result<Written, ApiError> {
-        if !text(&object, "metadata.resourceVersion").is_empty() {
+        if !text(&object, "metadata.resourceVersion").is_empty() && !options.dry_run {
             return Err(ApiError::bare("resourceVersion should not be set on objects to be created"));
         }
         self.check_place(call, &mut object)?;
@@ -181,6 +181,7 @@ impl ApiServer {
         self.check_names(call, &object)?;
         self.admit_create(call, &mut object).await?;
         self.check(call, &object, None, &name)?;
+        self.warn_about(call, &object);
         let key = object::key(&call.path.namespace, &name);
         if self.store.get(&resource.bucket, &key).is_some() {
             return Err(ApiError::already_exists(&resource.group, &resource.plural, &name));
