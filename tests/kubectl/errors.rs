@@ -44,17 +44,10 @@ fn every_kubectl_prints_the_known_errors() {
         for (args, text) in cases {
             assert_eq!(space.fails(args), text.replace("{ns}", &space.name), "{args:?}");
         }
-<<<<<<< HEAD
-        // Without the kubeconfig's certificate, which would settle who asks.
-        let server = format!("--server=https://{}", stage().address);
-        let bare = ["--kubeconfig=/dev/null", &server, "--insecure-skip-tls-verify", "--token=nope", "get", "pods"];
-        let output = space.run(&bare);
-=======
         // A good certificate goes before a bad token, so the one in the kubeconfig must not be there.
         let server = format!("--server=https://{}", stage().address);
         let no_file = format!("--kubeconfig={}", space.file("empty.yaml", "").display());
         let output = space.run(&[&no_file, &server, "--insecure-skip-tls-verify", "--token=nope", "get", "pods"]);
->>>>>>> reference
         assert_eq!(
             (output.code, output.stderr.as_str()),
             (1, "error: You must be logged in to the server (Unauthorized)\n")
