@@ -7,7 +7,7 @@ TEST := $(if $(shell command -v cargo-nextest),cargo nextest run,cargo test)
 export VOLLEY = $(abspath $(TARGET)/debug/volley)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build check test demo bench clean
+.PHONY: help setup build check lint test demo bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,13 +18,14 @@ setup: ## Install what is missing on this machine (Debian; does nothing when all
 build: ## Build the program for use: target/release/volley
 	cargo build --release -p volley
 
-check: ## Format, lint, tidy and the fast tests: before every commit
+check: lint ## Format, lint, tidy and the fast tests: before every commit
+	$(TEST) -p xtask -p volley-api -p volley-plan
+
+lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	$(TEST) -p xtask
-	$(TEST) -p volley-api -p volley-plan
 
-test: setup ## Everything: all tests, the tour of the README, the demo
+test: setup lint ## Everything: format, lint, all tests, the tour of the README, the demo
 	cargo build -p volley
 	$(TEST) --workspace
 	tests/tour.sh
