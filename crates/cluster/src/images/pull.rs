@@ -11,7 +11,7 @@ use super::layout::{Marker, boot_id, off_thread, read_json};
 use super::manifest::{self, ConfigFile, Descriptor, Document, Manifest};
 use super::reference::Reference;
 use super::registry::{DOCUMENT_SIZE_MAX, Fetched, Session};
-use super::store::{Image, Inner, Store, now_s, remove_any};
+use super::store::{Image, Inner, Pin, Store, now_s, remove_any};
 use super::table::{LayerRecord, Record};
 use super::unpack::unpack;
 use futures::FutureExt;
@@ -35,6 +35,7 @@ pub(super) struct Resolved {
     pub manifest_digest: Digest,
     pub manifest: Manifest,
     pub config: ConfigFile,
+    _pin: Pin,
 }
 
 impl Store {
@@ -59,7 +60,6 @@ impl Store {
         let wrap = |cause| ImageError::Resolve { image: reference.to_string(), cause: Box::new(cause) };
         let (session, resolved) = inner.resolve(reference, keyring).await.map_err(wrap)?;
         let layers = resolved.manifest.layers.iter().zip(&resolved.config.rootfs.diff_ids);
-        let _pin = inner.pin(resolved.digests());
         let flights = layers.map(|(blob, diff_id)| inner.clone().layer(&session, blob, diff_id, on_progress));
         try_join_all(flights).await?;
         self.name(reference, &resolved).await
@@ -97,17 +97,11 @@ impl Resolved {
             used_s: now_s(),
         }
     }
-
-    pub(super) fn digests(&self) -> Vec<Digest> {
-        let documents = [&self.target, &self.manifest_digest, &self.manifest.config.digest];
-        let layers = self.manifest.layers.iter().map(|layer| &layer.digest).chain(&self.config.rootfs.diff_ids);
-        documents.into_iter().chain(layers).cloned().collect()
-    }
 }
 
 impl Inner {
     /// Tries the credentials in turn, as the kubelet does; without any, anonymously.
-    async fn resolve(&self, reference: &Reference, keyring: &Keyring) -> Result<(Session, Resolved), ImageError> {
+    async fn resolve(self: &Arc<Inner>, reference: &Reference, keyring: &Keyring) -> Result<(Session, Resolved), ImageError> {
         let found: Vec<Option<Credential>> = keyring.lookup(reference)?.into_iter().map(Some).collect();
         let candidates = if found.is_empty() { vec![None] } else { found };
         let mut denied = ImageError::Interrupted;
@@ -122,7 +116,7 @@ impl Inner {
         Err(denied)
     }
 
-    async fn resolve_as(&self, session: &Session, reference: &Reference) -> Result<Resolved, ImageError> {
+    async fn resolve_as(self: &Arc<Inner>, session: &Session, reference: &Reference) -> Result<Resolved, ImageError> {
         let top = session.manifest(reference.selector()).await?;
         let (fetched, manifest) = match manifest::read(&top.bytes, &top.content_type)? {
             Document::Manifest(manifest) => (top.clone(), manifest),
@@ -140,18 +134,28 @@ impl Inner {
         }
         let bytes = self.config_bytes(session, &manifest.config.digest).await?;
         let config = manifest::read_config(&bytes, &manifest)?;
-        self.keep(vec![top.clone(), fetched.clone()]).await?;
-        Ok(Resolved { target: top.digest, manifest_digest: fetched.digest, manifest, config })
+        let config_digest = manifest.config.digest.clone();
+        let (target, manifest_digest) = (top.digest.clone(), fetched.digest.clone());
+        let resolved = self.resolved(target, manifest_digest, manifest, config);
+        let config_document = Fetched { bytes, digest: config_digest, content_type: String::new() };
+        self.keep(vec![top, fetched, config_document]).await?;
+        Ok(resolved)
+    }
+
+    /// Pins what the image needs; from here on collection leaves it alone.
+    pub(super) fn resolved(self: &Arc<Inner>, target: Digest, manifest_digest: Digest, manifest: Manifest, config: ConfigFile) -> Resolved {
+        let documents = [&target, &manifest_digest, &manifest.config.digest];
+        let layers = manifest.layers.iter().map(|layer| &layer.digest).chain(&config.rootfs.diff_ids);
+        let pin = self.pin(documents.into_iter().chain(layers).cloned());
+        Resolved { target, manifest_digest, manifest, config, _pin: pin }
     }
 
     async fn config_bytes(&self, session: &Session, digest: &Digest) -> Result<Vec<u8>, ImageError> {
         let (layout, wanted) = (self.layout.clone(), digest.clone());
-        if let Some(bytes) = off_thread(move || layout.read_blob(&wanted)).await? {
-            return Ok(bytes);
+        match off_thread(move || layout.read_blob(&wanted)).await? {
+            Some(bytes) => Ok(bytes),
+            None => session.small_blob(digest).await,
         }
-        let bytes = session.small_blob(digest).await?;
-        self.keep(vec![Fetched { bytes: bytes.clone(), digest: digest.clone(), content_type: String::new() }]).await?;
-        Ok(bytes)
     }
 
     async fn keep(&self, documents: Vec<Fetched>) -> Result<(), ImageError> {

@@ -445,7 +445,7 @@ pub fn failed(method: &'static str, url: &str, error: &reqwest::Error) -> ImageE
 }
 
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |error| error.source())
+    std::iter::successors(Some(error), |error| (*error).source())
 }
 
 fn chain(error: &(dyn Error + 'static)) -> String {

@@ -239,19 +239,20 @@ impl Inner {
     /// Removes blobs and layers that no name and no work under way needs, if they are older than `grace`.
     /// Gives the bytes that this freed.
     pub fn sweep_unnamed(&self, grace: Duration) -> Result<u64, ImageError> {
-        let names = self.table.snapshot()?;
-        let mut needed: BTreeSet<String> = self.pins.lock().keys().map(|digest| digest.hex().to_owned()).collect();
-        for record in names.names.values() {
-            let documents = [&record.target, &record.manifest, &record.config];
-            let layers = record.layers.iter().flat_map(|layer| [&layer.blob, &layer.diff_id]);
-            needed.extend(documents.into_iter().chain(layers).map(|digest| digest.hex().to_owned()));
+        // The lock is held until everything unneeded is out of sight: a pull that pins later finds it missing. The
+        // names are read under it, since a pull names its image before it lets go of its pins.
+        let pins = self.pins.lock();
+        let mut needed: BTreeSet<Digest> = pins.keys().cloned().collect();
+        for record in self.table.snapshot()?.names.values() {
+            needed.extend(record.digests().cloned());
         }
+        let needed_hex: BTreeSet<&str> = needed.iter().map(Digest::hex).collect();
         let is_old = |path: &Path| age(path).is_some_and(|age| age >= grace);
-        let mut freed = 0;
+        let (mut freed, mut hidden) = (0, Vec::new());
         for (name, path) in entries(&self.layout.blobs())? {
-            if !needed.contains(&name) && is_old(&path) {
+            if !needed_hex.contains(name.as_str()) && is_old(&path) {
                 freed += std::fs::metadata(&path).map(|found| found.len()).unwrap_or(0);
-                std::fs::remove_file(&path).map_err(|error| ImageError::file("remove", &path, error))?;
+                remove_any(&path)?;
             }
         }
         for (name, path) in entries(&self.layout.layers())? {
@@ -259,12 +260,14 @@ impl Inner {
                 continue;
             }
             if let Some(marker) = read_json::<Marker>(&path)?
-                && !needed.contains(marker.diff_id.hex())
+                && !needed.contains(&marker.diff_id)
             {
                 freed += marker.bytes;
-                discard_layer(&self.layout, &marker.diff_id)?;
+                hidden.push(hide_layer(&self.layout, &marker.diff_id)?);
             }
         }
+        drop(pins);
+        hidden.iter().try_for_each(|path| remove_any(path))?;
         Ok(freed)
     }
 }
@@ -314,16 +317,15 @@ fn sweep(layout: &Layout) -> Result<(), ImageError> {
     Ok(())
 }
 
-/// Takes a layer away: out of sight first, so that a crash leaves only what the next sweep removes.
-pub(super) fn discard_layer(layout: &Layout, diff_id: &Digest) -> Result<(), ImageError> {
+/// Takes a layer out of sight, into `staging`: what a crash leaves there the next sweep removes.
+fn hide_layer(layout: &Layout, diff_id: &Digest) -> Result<PathBuf, ImageError> {
     let (layer, scratch) = (layout.layer(diff_id), layout.scratch());
     match std::fs::rename(&layer, &scratch) {
-        Ok(()) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(ImageError::file("rename", &layer, error)),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(ImageError::file("rename", &layer, error)),
+        Ok(()) | Err(_) => {}
     }
     remove_any(&layout.marker(diff_id))?;
-    remove_any(&scratch)
+    Ok(scratch)
 }
 
 pub(super) fn remove_any(path: &Path) -> Result<(), ImageError> {

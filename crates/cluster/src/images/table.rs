@@ -30,6 +30,14 @@ pub struct Record {
     pub used_s: u64,
 }
 
+impl Record {
+    /// Everything the image is made of: documents, blobs and unpacked layers.
+    pub fn digests(&self) -> impl Iterator<Item = &Digest> {
+        let layers = self.layers.iter().flat_map(|layer| [&layer.blob, &layer.diff_id]);
+        [&self.target, &self.manifest, &self.config].into_iter().chain(layers)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LayerRecord {
