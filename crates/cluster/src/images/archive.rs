@@ -8,13 +8,13 @@ use super::error::ImageError;
 use super::inflate::{Compression, sniff};
 use super::layout::off_thread;
 use super::manifest::{self, Descriptor, Document, Index, Manifest, OCI_CONFIG, OCI_INDEX, OCI_LAYER, OCI_MANIFEST};
-use super::flight::Stage;
 use super::pull::Resolved;
 use super::reference::Reference;
 use super::registry::DOCUMENT_SIZE_MAX;
 use super::store::{Image, Inner, Store, remove_any};
 use super::tape::{self, Kind, Tape};
 use super::tree::clean;
+use futures::FutureExt;
 use futures::future::try_join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -23,7 +23,6 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio::sync::watch;
 
 /// Files in an archive: an image has at most 127 layers, an archive a few hundred images.
 const MEMBERS_MAX: usize = 100_000;
@@ -88,11 +87,11 @@ impl Store {
 
 impl Inner {
     async fn unpack_loaded(self: &Arc<Inner>, blob: &Digest, diff_id: &Digest) -> Result<(), ImageError> {
-        if self.layout.layer_marker(diff_id)?.is_some() {
-            return Ok(());
-        }
-        let (stage, _) = watch::channel(Stage::Waiting);
-        self.unpack_blob(blob, diff_id, &stage).await
+        let flight = self.flights.join(diff_id, |stage| {
+            let (inner, blob, diff_id) = (self.clone(), blob.clone(), diff_id.clone());
+            async move { inner.unpack_blob(&blob, &diff_id, &stage).await }.boxed()
+        });
+        flight.wait(|_| ()).await
     }
 
     fn read_archive(self: &Arc<Inner>, archive: &Path, name: Option<&Reference>) -> Result<Vec<Loaded>, ImageError> {

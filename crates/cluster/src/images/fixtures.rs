@@ -338,8 +338,13 @@ fn blob_answer(mut blob: Vec<u8>, range: &str, fault: Option<Fault>) -> Answer {
         Some(Fault::Corrupt) => plain(status, kind, rest.iter().map(|byte| byte ^ 1).collect()),
         Some(Fault::NoRange) | None => plain(status, kind, rest),
         Some(Fault::Cut(count)) => {
-            let frames = [Ok(Frame::data(Bytes::from(rest[..count].to_vec()))), Err(std::io::Error::other("cut"))];
-            streamed(status, kind, futures::stream::iter(frames).boxed())
+            let head = futures::stream::iter([Ok(Frame::data(Bytes::from(rest[..count].to_vec())))]);
+            // The pause lets the bytes out before the connection breaks.
+            let cut = futures::stream::once(async {
+                tokio::task::yield_now().await;
+                Err(std::io::Error::other("cut"))
+            });
+            streamed(status, kind, head.chain(cut).boxed())
         }
         Some(Fault::Hang(count)) => {
             let head = futures::stream::iter([Ok(Frame::data(Bytes::from(rest[..count].to_vec())))]);

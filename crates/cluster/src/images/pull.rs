@@ -205,6 +205,9 @@ impl Inner {
 
     pub(super) async fn unpack_blob(self: &Arc<Inner>, blob: &Digest, diff_id: &Digest, stage: &watch::Sender<Stage>) -> Result<(), ImageError> {
         let _permit = self.unpacks.acquire().await.map_err(|_| ImageError::Interrupted)?;
+        if self.has_layer(diff_id).await? {
+            return Ok(());
+        }
         stage.send_replace(Stage::Unpacking);
         let (inner, blob, diff_id) = (self.clone(), blob.clone(), diff_id.clone());
         off_thread(move || inner.unpack_blocking(&blob, &diff_id)).await
@@ -230,14 +233,20 @@ impl Inner {
         placed
     }
 
+    /// A cancelled pull's unpacking runs on beside its successor's, and other processes have theirs: the first one in
+    /// its place wins.
     fn place(&self, scratch: &Path, marker: &Marker) -> Result<(), ImageError> {
         let layer = self.layout.layer(&marker.diff_id);
+        let _turn = self.placing.lock();
         if self.layout.layer_marker(&marker.diff_id)?.is_some() {
             return remove_any(scratch);
         }
         remove_any(&layer)?;
         self.layout.write_marker(marker)?;
-        std::fs::rename(scratch, &layer).map_err(|error| ImageError::file("rename", &layer, error))
+        match std::fs::rename(scratch, &layer) {
+            Err(_) if self.layout.layer_marker(&marker.diff_id)?.is_some() => remove_any(scratch),
+            done => done.map_err(|error| ImageError::file("rename", &layer, error)),
+        }
     }
 
     /// Removes a stored blob whose bytes are not what its name says; whether it did.
@@ -276,7 +285,7 @@ impl Inner {
     }
 }
 
-pub(super) fn hash_file(path: &Path) -> Result<Digest, ImageError> {
+fn hash_file(path: &Path) -> Result<Digest, ImageError> {
     let failed = |error| ImageError::file("read", path, error);
     let mut file = std::fs::File::open(path).map_err(failed)?;
     let (mut hasher, mut buffer) = (Hasher::default(), vec![0; 1 << 18]);

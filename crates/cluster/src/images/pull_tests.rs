@@ -214,7 +214,7 @@ async fn a_cancelled_pull_leaves_a_partial_file_that_the_next_one_continues() {
     let reference = registry.push("large:v1", &image);
     registry.fault(&image.blob(0), &[Fault::Hang(70_000)]);
     let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
-    let on_progress = Arc::new(move |progress: &Progress| drop(sender.send(progress.stage)));
+    let on_progress = Arc::new(move |progress: &Progress| sender.send(progress.stage).unwrap_or_default());
     let task = tokio::spawn({
         let (store, reference) = (store.clone(), reference.clone());
         async move { store.pull(&reference, &Keyring::default(), PullPolicy::Always, on_progress).await }

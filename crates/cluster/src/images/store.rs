@@ -99,6 +99,8 @@ pub(super) struct Inner {
     pub unpacks: Semaphore,
     /// Blobs and layers that work under way needs; collection leaves them alone.
     pub pins: Mutex<BTreeMap<Digest, u32>>,
+    /// Held while a layer gets its place.
+    pub placing: Mutex<()>,
     /// Held shared while the store is open.
     _users: File,
 }
@@ -128,6 +130,7 @@ impl Store {
             downloads: Semaphore::new(DOWNLOADS_MAX),
             unpacks: Semaphore::new(UNPACKS_MAX),
             pins: Mutex::default(),
+            placing: Mutex::default(),
             _users: users,
             layout,
         };

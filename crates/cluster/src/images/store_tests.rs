@@ -132,6 +132,10 @@ async fn opening_sweeps_what_a_crash_left_and_the_next_pull_mends_it() {
     let pulled = pull(&first, &reference).await.expect("pulled");
     drop(first);
     let layout = Layout::open(root).expect("layout");
+    // The store stays open until its layers are flushed.
+    let users = std::fs::File::open(layout.users_lock()).expect("lock file");
+    let alone = tokio::task::spawn_blocking(move || rustix::fs::flock(&users, rustix::fs::FlockOperation::LockExclusive).map(|()| users));
+    drop(alone.await.expect("joined").expect("alone"));
     std::fs::create_dir_all(root.join("staging/1-2-x/deep")).expect("made");
     std::fs::create_dir(root.join("layers/0123456789abcdef")).expect("a layer without a marker");
     std::fs::remove_dir_all(&pulled.layers[0]).expect("a marker without a layer");
@@ -139,15 +143,8 @@ async fn opening_sweeps_what_a_crash_left_and_the_next_pull_mends_it() {
     (marker.boot, marker.is_synced) = ("another boot".to_owned(), false);
     layout.write_marker(&marker).expect("written");
 
-    let second = loop {
-        // The flush of the first store's layers may still hold it open for a moment.
-        let opened = store(root).await;
-        if names_in(&root.join("staging")).is_empty() {
-            break opened;
-        }
-        drop(opened);
-        tokio::task::yield_now().await;
-    };
+    let second = store(root).await;
+    assert!(names_in(&root.join("staging")).is_empty());
     assert!(names_in(&root.join("layers")).is_empty());
     assert_eq!(second.get(&reference).await.expect("read"), None);
     assert_eq!(pull(&second, &reference).await.expect("mended").layers, pulled.layers);

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 /// Symbolic links followed for one name; the kernel's own limit.
 const LINKS_MAX: usize = 40;
+const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const NAME_LENGTH_MAX: usize = 255;
 const PATH_LENGTH_MAX: usize = 4096;
 
@@ -137,26 +138,15 @@ impl Tree {
                 continue;
             }
             let here = stack.last().expect("the root is never popped without returning").clone();
-            let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            match fs::openat(&here, &part, flags, Mode::empty()) {
+            match fs::openat(&here, &part, FOLDER, Mode::empty()) {
                 Ok(next) => stack.push(Arc::new(next)),
-                Err(Errno::NOENT) if make => {
-                    fs::mkdirat(&here, &part, Mode::from_raw_mode(0o755)).map_err(failed)?;
-                    // The process's umask must not show in images.
-                    let next = fs::openat(&here, &part, flags, Mode::empty()).map_err(failed)?;
-                    fs::fchmod(&next, Mode::from_raw_mode(0o755)).map_err(failed)?;
-                    stack.push(Arc::new(next));
-                }
+                Err(Errno::NOENT) if make => stack.push(make_folder(&here, &part).map_err(failed)?),
                 Err(Errno::NOTDIR | Errno::LOOP) => {
                     links += 1;
                     match fs::readlinkat(&here, &part, Vec::new()) {
                         Ok(_) if links > LINKS_MAX => return Err(escape().into()),
                         Ok(target) => self.follow(target.as_bytes(), &mut stack, &mut parts),
-                        // A file in the way of a folder: the later member wins, as in a plain extraction.
-                        Err(Errno::INVAL) if make => {
-                            fs::unlinkat(&here, &part, AtFlags::empty()).map_err(failed)?;
-                            parts.push(part);
-                        }
+                        Err(Errno::INVAL) if make => stack.push(self.replace(&here, &part).map_err(failed)?),
                         Err(error) => return Err(failed(error)),
                     }
                 }
@@ -164,6 +154,18 @@ impl Tree {
             }
         }
         Ok(stack.pop().expect("the root is never popped without returning"))
+    }
+
+    /// Puts a folder where something else was: the later member wins, as in a plain extraction. A folder in the place
+    /// of a whiteout still hides what the layers below have there.
+    fn replace(&self, here: &OwnedFd, part: &OsStr) -> Result<Arc<OwnedFd>, Errno> {
+        let was_whiteout = fs::statat(here, part, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|found| is_whiteout(&found));
+        fs::unlinkat(here, part, AtFlags::empty())?;
+        let folder = make_folder(here, part)?;
+        if was_whiteout {
+            hide_below(&folder)?;
+        }
+        Ok(folder)
     }
 
     fn follow(&self, target: &[u8], stack: &mut Vec<Arc<OwnedFd>>, parts: &mut Vec<OsString>) {
@@ -193,8 +195,7 @@ impl Tree {
             return Ok(Found::Other);
         }
         fs::unlinkat(&place.folder, &place.name, AtFlags::empty()).map_err(|error| place.failed(error))?;
-        let is_device = FileType::from_raw_mode(found.st_mode) == FileType::CharacterDevice;
-        Ok(if is_device && found.st_rdev == 0 { Found::Whiteout } else { Found::Other })
+        Ok(if is_whiteout(&found) { Found::Whiteout } else { Found::Other })
     }
 
     /// Opens the target of a hard link's parent; the target must be there already.
@@ -265,6 +266,27 @@ impl Facts {
     fn times(&self) -> Timestamps {
         let time = Timespec { tv_sec: self.mtime_s, tv_nsec: self.mtime_ns.into() };
         Timestamps { last_access: time, last_modification: time }
+    }
+}
+
+fn is_whiteout(found: &fs::Stat) -> bool {
+    FileType::from_raw_mode(found.st_mode) == FileType::CharacterDevice && found.st_rdev == 0
+}
+
+fn make_folder(here: &OwnedFd, part: &OsStr) -> Result<Arc<OwnedFd>, Errno> {
+    fs::mkdirat(here, part, Mode::from_raw_mode(0o755))?;
+    let folder = fs::openat(here, part, FOLDER, Mode::empty())?;
+    // The process's umask must not show in images.
+    fs::fchmod(&folder, Mode::from_raw_mode(0o755))?;
+    Ok(Arc::new(folder))
+}
+
+/// Marks a folder so that overlayfs shows nothing of the layers below in it.
+pub fn hide_below(folder: &OwnedFd) -> Result<(), Errno> {
+    let mark = |name: &str| fs::fsetxattr(folder, name, b"y", XattrFlags::empty());
+    match mark("trusted.overlay.opaque") {
+        Err(Errno::PERM | Errno::OPNOTSUPP) => mark("user.overlay.opaque"),
+        done => done,
     }
 }
 

@@ -7,7 +7,7 @@ use super::digest::Digest;
 use super::error::{ImageError, Refusal};
 use super::inflate::{Inflated, Limits};
 use super::tape::{Entry, Kind, Tape};
-use super::tree::{Facts, Found, Place, Privilege, Tree, TreeError, clean};
+use super::tree::{Facts, Found, Place, Privilege, Tree, TreeError, clean, hide_below};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -170,12 +170,7 @@ impl Layer {
     /// Marks a folder so that nothing of the layers below shows through.
     fn hide_below(&mut self, folder: &Path) -> Result<(), TreeError> {
         let target = self.tree.folder(folder)?;
-        let mark = |name: &str| fs::fsetxattr(&target, name, b"y", fs::XattrFlags::empty());
-        let marked = match mark("trusted.overlay.opaque") {
-            Err(Errno::PERM | Errno::OPNOTSUPP) => mark("user.overlay.opaque"),
-            done => done,
-        };
-        marked.map_err(|error| TreeError::File(folder.to_owned(), error.into()))
+        hide_below(&target).map_err(|error| TreeError::File(folder.to_owned(), error.into()))
     }
 
     fn add_folder(&mut self, path: &Path, entry: &Entry) -> Result<(), TreeError> {

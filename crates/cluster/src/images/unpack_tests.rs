@@ -151,7 +151,9 @@ fn whiteouts_become_devices_and_opaque_folders_attributes() {
         .file(".wh.after", "")
         .file("own", "stays")
         .file(".wh.own", "")
-        .file(".wh..wh.plnk", "");
+        .file(".wh..wh.plnk", "")
+        .file(".wh.implied", "")
+        .file("implied/new", "n");
     bench.unpack(layer).expect("unpacked");
     let gone = bench.stat("etc/gone");
     assert!(gone.file_type().is_char_device() && gone.rdev() == 0);
@@ -161,9 +163,9 @@ fn whiteouts_become_devices_and_opaque_folders_attributes() {
             rustix::fs::lgetxattr(bench.root("layer").join(name), *key, &mut value).is_ok_and(|length| &value[..length] == b"y")
         })
     };
-    assert!(is_opaque("opq") && is_opaque("replaced") && is_opaque("after") && !is_opaque("etc"));
+    assert!(is_opaque("opq") && is_opaque("replaced") && is_opaque("after") && is_opaque("implied") && !is_opaque("etc"));
     assert_eq!((bench.read("own").as_str(), bench.read("opq/new").as_str()), ("stays", "n"));
-    assert_eq!(names_in(&bench.root("layer")), ["after", "etc", "opq", "own", "replaced"]);
+    assert_eq!(names_in(&bench.root("layer")), ["after", "etc", "implied", "opq", "own", "replaced"]);
 }
 
 #[test]
@@ -238,7 +240,7 @@ fn bombs_are_refused_before_they_fill_the_disk() {
     let all = Limits::default();
     for (tar, limits, wanted) in [
         (&zeros, Limits { bytes_max: 1 << 20, ..all }, Refusal::Bytes(1 << 20)),
-        (&zeros, Limits { ratio_from: 1 << 20, ..all }, Refusal::Ratio(200)),
+        (&zeros, Limits { ratio_from: 1 << 20, ratio_max: 50, ..all }, Refusal::Ratio(50)),
         (&many, Limits { entries_max: 10, ..all }, Refusal::Entries(10)),
     ] {
         match bench.unpack_with("layer", tar, limits, Privilege::User) {
