@@ -76,7 +76,12 @@ impl Store {
     }
 
     /// Writes images into one archive; a failed one is removed.
-    pub async fn save(&self, references: &[Reference], format: ArchiveFormat, archive: &Path) -> Result<(), ImageError> {
+    pub async fn save(
+        &self,
+        references: &[Reference],
+        format: ArchiveFormat,
+        archive: &Path,
+    ) -> Result<(), ImageError> {
         let (inner, references, archive) = (self.inner.clone(), references.to_vec(), archive.to_owned());
         off_thread(move || {
             inner.write_archive(&references, format, &archive).inspect_err(|_| drop(std::fs::remove_file(&archive)))
@@ -133,13 +138,20 @@ impl Inner {
                 }
                 Kind::Symlink | Kind::HardLink => {
                     let target = String::from_utf8_lossy(&entry.link).into_owned();
-                    let base = if entry.kind == Kind::Symlink { path.parent().unwrap_or(Path::new("")).to_owned() } else { PathBuf::new() };
+                    let base = if entry.kind == Kind::Symlink {
+                        path.parent().unwrap_or(Path::new("")).to_owned()
+                    } else {
+                        PathBuf::new()
+                    };
                     members.links.insert(path, flatten(&base.join(target)));
                 }
                 Kind::Directory | Kind::Character | Kind::Block | Kind::Fifo | Kind::Sparse | Kind::Other => {}
             }
             if members.files.len() + members.links.len() > MEMBERS_MAX {
-                return Err(ImageError::malformed(archive.display().to_string(), format!("more than {MEMBERS_MAX} files")));
+                return Err(ImageError::malformed(
+                    archive.display().to_string(),
+                    format!("more than {MEMBERS_MAX} files"),
+                ));
             }
         }
         Ok(members)
@@ -169,7 +181,12 @@ impl Inner {
         })
     }
 
-    fn load_layout(self: &Arc<Inner>, members: &Members, index: &Digest, name: Option<&Reference>) -> Result<Vec<Loaded>, ImageError> {
+    fn load_layout(
+        self: &Arc<Inner>,
+        members: &Members,
+        index: &Digest,
+        name: Option<&Reference>,
+    ) -> Result<Vec<Loaded>, ImageError> {
         let Document::Index(index) = manifest::read(&self.document(index)?, OCI_INDEX)? else {
             return Err(ImageError::malformed("index.json", "not an index"));
         };
@@ -206,11 +223,18 @@ impl Inner {
         Err(ImageError::malformed("the archive", "its indexes are nested too deeply"))
     }
 
-    fn load_docker(self: &Arc<Inner>, members: &Members, list: &Digest, name: Option<&Reference>) -> Result<Vec<Loaded>, ImageError> {
+    fn load_docker(
+        self: &Arc<Inner>,
+        members: &Members,
+        list: &Digest,
+        name: Option<&Reference>,
+    ) -> Result<Vec<Loaded>, ImageError> {
         let mut loaded = Vec::new();
         for image in self.docker_list(list)? {
             let member = |path: &String| {
-                members.stored(Path::new(path)).ok_or_else(|| ImageError::malformed("the archive", format!("{path} is missing")))
+                members
+                    .stored(Path::new(path))
+                    .ok_or_else(|| ImageError::malformed("the archive", format!("{path} is missing")))
             };
             let descriptor = |kind: &str, (digest, size): (Digest, u64)| Descriptor {
                 media_type: kind.to_owned(),
@@ -255,7 +279,8 @@ impl Inner {
         let names = self.table.snapshot()?;
         for reference in references {
             let record = names.find(reference).ok_or_else(|| ImageError::NotFound(reference.to_string()))?;
-            let manifest = self.manifest(&record.manifest)?.ok_or_else(|| ImageError::BlobGone(record.manifest.clone()))?;
+            let manifest =
+                self.manifest(&record.manifest)?.ok_or_else(|| ImageError::BlobGone(record.manifest.clone()))?;
             let size = self.document(&record.manifest)?.len() as u64;
             index.manifests.push(layout_entry(reference, &record.manifest, size));
             let path = |digest: &Digest| format!("blobs/sha256/{}", digest.hex());
@@ -282,7 +307,8 @@ impl Inner {
         for digest in blobs {
             let blob = File::open(self.layout.blob(&digest)).map_err(|_| ImageError::BlobGone(digest.clone()))?;
             let size = blob.metadata().map_err(failed)?.len();
-            tape::write_file(&mut out, &format!("blobs/sha256/{}", digest.hex()), size, &mut BufReader::new(blob)).map_err(failed)?;
+            tape::write_file(&mut out, &format!("blobs/sha256/{}", digest.hex()), size, &mut BufReader::new(blob))
+                .map_err(failed)?;
         }
         tape::write_end(&mut out).and_then(|()| out.flush()).map_err(failed)
     }

@@ -95,8 +95,12 @@ impl Keyring {
         let mut entries = Vec::new();
         for (registry, auth) in &config.auths {
             match (auth.credential(registry, origin)?, &config.creds_store) {
-                (Some(credential), _) => entries.push(Entry { key: Key::parse(registry), secret: Secret::Known(credential) }),
-                (None, Some(store)) => entries.push(Entry { key: Key::parse(registry), secret: Secret::Helper(store.clone()) }),
+                (Some(credential), _) => {
+                    entries.push(Entry { key: Key::parse(registry), secret: Secret::Known(credential) })
+                }
+                (None, Some(store)) => {
+                    entries.push(Entry { key: Key::parse(registry), secret: Secret::Helper(store.clone()) })
+                }
                 (None, None) => {}
             }
         }
@@ -242,9 +246,9 @@ impl Key {
 fn matches_label(pattern: &str, label: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == label,
-        Some((head, tail)) => {
-            label.strip_prefix(head).is_some_and(|rest| (0..=rest.len()).any(|at| rest.is_char_boundary(at) && matches_label(tail, &rest[at..])))
-        }
+        Some((head, tail)) => label.strip_prefix(head).is_some_and(|rest| {
+            (0..=rest.len()).any(|at| rest.is_char_boundary(at) && matches_label(tail, &rest[at..]))
+        }),
     }
 }
 
@@ -289,7 +293,8 @@ mod tests {
             assert_eq!(users(&Keyring::from_secret(&data, "s").expect("secret"), "r.io/x"), ["u"]);
         }
         assert_eq!(Keyring::from_secret(&BTreeMap::new(), "s").expect("other type"), Keyring::default());
-        let file = Keyring::from_config_json(br#"{"auths": {"r.io": {"username": "m", "password": "p"}}}"#, "f").expect("file");
+        let file = Keyring::from_config_json(br#"{"auths": {"r.io": {"username": "m", "password": "p"}}}"#, "f")
+            .expect("file");
         let secret = Keyring::from_dockercfg(auths.as_bytes(), "s").expect("secret");
         assert_eq!(users(&secret.and(file), "r.io/x"), ["u", "m"]);
     }
@@ -307,7 +312,8 @@ mod tests {
 
     #[test]
     fn broken_configurations_do_not_print_their_secrets() {
-        let error = Keyring::from_config_json(br#"{"auths": {"r.io": {"auth": 7, "password": "hunter2"}}}"#, "x").expect_err("broken");
+        let error = Keyring::from_config_json(br#"{"auths": {"r.io": {"auth": 7, "password": "hunter2"}}}"#, "x")
+            .expect_err("broken");
         assert!(!error.to_string().contains("hunter2"), "{error}");
         assert!(Keyring::from_config_json(br#"{"auths": {"r.io": {"auth": "!!"}}}"#, "x").is_err());
     }

@@ -60,7 +60,8 @@ pub fn plan(seen: &Observed<'_>, policy: &CollectPolicy) -> CollectPlan {
     if seen.space.total == 0 || used < mark(policy.high_percent) {
         return CollectPlan::default();
     }
-    let mut plan = CollectPlan { bytes_wanted: used.saturating_sub(mark(policy.low_percent)), ..CollectPlan::default() };
+    let mut plan =
+        CollectPlan { bytes_wanted: used.saturating_sub(mark(policy.low_percent)), ..CollectPlan::default() };
     let mut holders: BTreeMap<&Digest, u32> = BTreeMap::new();
     for record in seen.names.names.values() {
         for layer in &record.layers {
@@ -93,7 +94,12 @@ impl Store {
     }
 
     /// The same for a disk whose fullness the caller knows.
-    pub async fn collect_at(&self, space: Space, keep: &BTreeSet<Digest>, policy: &CollectPolicy) -> Result<Collected, ImageError> {
+    pub async fn collect_at(
+        &self,
+        space: Space,
+        keep: &BTreeSet<Digest>,
+        policy: &CollectPolicy,
+    ) -> Result<Collected, ImageError> {
         let (inner, keep, policy) = (self.inner.clone(), keep.clone(), policy.clone());
         off_thread(move || {
             let decided = inner.table.update(|names| {
@@ -129,7 +135,9 @@ mod tests {
     }
 
     fn names(records: &[(&str, u64, &[(&str, u64)])]) -> Names {
-        Names { names: records.iter().map(|(id, used, layers)| ((*id).to_owned(), record(id, *used, layers))).collect() }
+        Names {
+            names: records.iter().map(|(id, used, layers)| ((*id).to_owned(), record(id, *used, layers))).collect(),
+        }
     }
 
     fn check(names: &Names, free: u64, keep: &[&str], wanted: &[&str]) -> CollectPlan {

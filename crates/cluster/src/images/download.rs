@@ -92,7 +92,12 @@ async fn attempt(session: &Session, job: &Job, done: &watch::Sender<Stage>) -> R
 }
 
 /// Pumps the answer's chunks to a thread that hashes and writes them.
-async fn transfer(response: reqwest::Response, sink: Sink, job: &Job, done: &watch::Sender<Stage>) -> Result<Sink, ImageError> {
+async fn transfer(
+    response: reqwest::Response,
+    sink: Sink,
+    job: &Job,
+    done: &watch::Sender<Stage>,
+) -> Result<Sink, ImageError> {
     let url = response.url().to_string();
     let (sender, mut receiver) = mpsc::channel::<Bytes>(QUEUE_LENGTH);
     let mut left = job.blob.size - sink.length;
@@ -149,7 +154,13 @@ impl Sink {
     /// Opens the partial file and hashes what is there; `None` when somebody finished the blob meanwhile.
     fn open(job: &Job) -> Result<Option<Sink>, ImageError> {
         let failed = |error| ImageError::file("open", &job.partial, error);
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&job.partial).map_err(failed)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&job.partial)
+            .map_err(failed)?;
         // A cancelled download's writer may still be at it, or another process.
         flock(&file, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
         if job.target.exists() {

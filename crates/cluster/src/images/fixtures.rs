@@ -238,7 +238,11 @@ impl TestRegistry {
                         async move { Ok::<_, std::convert::Infallible>(answer) }
                     });
                     // A client that hangs up is part of the tests.
-                    drop(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
+                    drop(
+                        hyper::server::conn::http1::Builder::new()
+                            .serve_connection(TokioIo::new(stream), service)
+                            .await,
+                    );
                 });
             }
         });
@@ -291,7 +295,8 @@ impl TestRegistry {
 
 fn answer(state: &Mutex<State>, request: &Request<Incoming>, address: SocketAddr) -> Answer {
     let mut state = state.lock();
-    let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+    let header =
+        |name| request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
     let (path, range, authorization) = (request.uri().path().to_owned(), header(RANGE), header(AUTHORIZATION));
     state.requests.push(format!("{path} {range}").trim().to_owned());
     let right = format!("Basic {}", base64::engine::general_purpose::STANDARD.encode("user:secret"));
@@ -304,14 +309,18 @@ fn answer(state: &Mutex<State>, request: &Request<Incoming>, address: SocketAddr
     let (is_allowed, challenge) = match state.door {
         Door::Open => (true, String::new()),
         Door::Basic => (authorization == right, "Basic realm=\"test\"".to_owned()),
-        Door::Token => (authorization == "Bearer good", format!("Bearer realm=\"http://{address}/token\",service=\"test\"")),
+        Door::Token => {
+            (authorization == "Bearer good", format!("Bearer realm=\"http://{address}/token\",service=\"test\""))
+        }
     };
     if !is_allowed {
-        let mut refused = plain(StatusCode::UNAUTHORIZED, "application/json", br#"{"errors":[{"code":"UNAUTHORIZED"}]}"#.to_vec());
+        let mut refused =
+            plain(StatusCode::UNAUTHORIZED, "application/json", br#"{"errors":[{"code":"UNAUTHORIZED"}]}"#.to_vec());
         refused.headers_mut().insert(WWW_AUTHENTICATE, challenge.parse().expect("ascii"));
         return refused;
     }
-    let missing = || plain(StatusCode::NOT_FOUND, "application/json", br#"{"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#.to_vec());
+    let missing =
+        || plain(StatusCode::NOT_FOUND, "application/json", br#"{"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#.to_vec());
     let rest = path.trim_start_matches("/v2/");
     if let Some((repository, selector)) = rest.split_once("/manifests/") {
         return match state.manifests.get(&format!("{repository}:{selector}")) {
@@ -328,7 +337,8 @@ fn answer(state: &Mutex<State>, request: &Request<Incoming>, address: SocketAddr
 }
 
 fn blob_answer(mut blob: Vec<u8>, range: &str, fault: Option<Fault>) -> Answer {
-    let from = range.strip_prefix("bytes=").and_then(|range| range.trim_end_matches('-').parse::<usize>().ok()).unwrap_or(0);
+    let from =
+        range.strip_prefix("bytes=").and_then(|range| range.trim_end_matches('-').parse::<usize>().ok()).unwrap_or(0);
     let from = if matches!(fault, Some(Fault::NoRange)) { 0 } else { from };
     let status = if from > 0 { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
     let rest = blob.split_off(from);
@@ -357,7 +367,11 @@ fn plain(status: StatusCode, kind: &str, bytes: Vec<u8>) -> Answer {
     streamed(status, kind, futures::stream::iter([Ok(Frame::data(Bytes::from(bytes)))]).boxed())
 }
 
-fn streamed(status: StatusCode, kind: &str, frames: BoxStream<'static, Result<Frame<Bytes>, std::io::Error>>) -> Answer {
+fn streamed(
+    status: StatusCode,
+    kind: &str,
+    frames: BoxStream<'static, Result<Frame<Bytes>, std::io::Error>>,
+) -> Answer {
     Response::builder().status(status).header(CONTENT_TYPE, kind).body(StreamBody::new(frames)).expect("well formed")
 }
 
@@ -369,8 +383,17 @@ pub fn install_tls() {
 
 pub fn options() -> Options {
     install_tls();
-    let registries = RegistryConfig { backoff: Duration::ZERO, backoff_max: Duration::ZERO, ..RegistryConfig::default() };
-    Options { registries, platform: super::manifest::Platform { os: "linux".into(), architecture: "amd64".into(), variant: String::new() }, ..Options::default() }
+    let registries =
+        RegistryConfig { backoff: Duration::ZERO, backoff_max: Duration::ZERO, ..RegistryConfig::default() };
+    Options {
+        registries,
+        platform: super::manifest::Platform {
+            os: "linux".into(),
+            architecture: "amd64".into(),
+            variant: String::new(),
+        },
+        ..Options::default()
+    }
 }
 
 pub async fn store(root: &Path) -> Store {
@@ -383,8 +406,10 @@ pub fn quiet() -> OnProgress {
 
 /// The names below a folder, sorted.
 pub fn names_in(folder: &Path) -> Vec<String> {
-    let mut names: Vec<String> =
-        std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("entry").file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .expect("a folder")
+        .map(|entry| entry.expect("entry").file_name().to_string_lossy().into_owned())
+        .collect();
     names.sort();
     names
 }

@@ -73,7 +73,9 @@ impl Inflated {
             Compression::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(reader)?),
         };
         let (sender, pieces) = sync_channel(PIECES_MAX);
-        let thread = std::thread::Builder::new().name("inflate".to_owned()).spawn(move || inflate(stream, compressed, limits, &sender))?;
+        let thread = std::thread::Builder::new()
+            .name("inflate".to_owned())
+            .spawn(move || inflate(stream, compressed, limits, &sender))?;
         Ok(Inflated { pieces, piece: Vec::new(), read: 0, thread: Some(thread) })
     }
 
@@ -86,7 +88,12 @@ impl Inflated {
 }
 
 /// Runs on the thread. An error is sent instead of a piece and ends the stream; so does a reader that went away.
-fn inflate(mut stream: Box<dyn Read + Send>, compressed: u64, limits: Limits, sender: &SyncSender<io::Result<Vec<u8>>>) -> Digest {
+fn inflate(
+    mut stream: Box<dyn Read + Send>,
+    compressed: u64,
+    limits: Limits,
+    sender: &SyncSender<io::Result<Vec<u8>>>,
+) -> Digest {
     let (mut hasher, mut total) = (Hasher::default(), 0u64);
     loop {
         let mut piece = Vec::with_capacity(PIECE_SIZE);

@@ -202,7 +202,8 @@ pub fn pick<'a>(index: &'a Index, wanted: &Platform) -> Result<&'a Descriptor, I
         }
     }
     best.map(|(_, entry)| entry).ok_or_else(|| {
-        let mut offered: Vec<String> = index.manifests.iter().filter_map(|entry| entry.platform.as_ref()).map(Platform::text).collect();
+        let mut offered: Vec<String> =
+            index.manifests.iter().filter_map(|entry| entry.platform.as_ref()).map(Platform::text).collect();
         // BuildKit's attestations call themselves unknown/unknown.
         offered.retain(|platform| platform != "unknown/unknown");
         ImageError::Platform { wanted: wanted.text(), offered: offered.join(", ") }
@@ -234,7 +235,13 @@ mod tests {
         let index = Index {
             schema_version: 2,
             media_type: String::new(),
-            manifests: vec![entry("amd64", "v3"), entry("amd64", ""), entry("arm", "v6"), entry("arm", "v7"), entry("arm64", "v8")],
+            manifests: vec![
+                entry("amd64", "v3"),
+                entry("amd64", ""),
+                entry("arm", "v6"),
+                entry("arm", "v7"),
+                entry("arm64", "v8"),
+            ],
         };
         assert_eq!(pick(&index, &platform("amd64", "")).expect("amd64"), &index.manifests[1]);
         assert_eq!(pick(&index, &platform("arm", "v7")).expect("v7"), &index.manifests[3]);
@@ -265,12 +272,16 @@ mod tests {
     fn configurations_forgive_nulls_and_check_the_number_of_layers() {
         let digest = Digest::of(b"");
         let manifest: Manifest =
-            serde_json::from_value(json!({"schemaVersion": 2, "config": {"digest": digest, "size": 2}})).expect("manifest");
+            serde_json::from_value(json!({"schemaVersion": 2, "config": {"digest": digest, "size": 2}}))
+                .expect("manifest");
         let text = json!({"config": {"Entrypoint": null, "Cmd": ["sh"], "ExposedPorts": {"80/tcp": {}}, "Volumes": null,
             "WorkingDir": "/w", "User": "1:2", "Labels": {"a": "b"}, "StopSignal": "SIGINT"}, "rootfs": {"diff_ids": []}});
         let file = read_config(text.to_string().as_bytes(), &manifest).expect("config");
         let config = file.config.expect("present");
-        assert_eq!((config.cmd, config.exposed, config.workdir), (vec!["sh".to_owned()], vec!["80/tcp".to_owned()], "/w".to_owned()));
+        assert_eq!(
+            (config.cmd, config.exposed, config.workdir),
+            (vec!["sh".to_owned()], vec!["80/tcp".to_owned()], "/w".to_owned())
+        );
         let more = json!({"rootfs": {"diff_ids": [digest]}}).to_string();
         assert!(read_config(more.as_bytes(), &manifest).is_err());
     }

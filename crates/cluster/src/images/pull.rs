@@ -40,7 +40,13 @@ pub(super) struct Resolved {
 
 impl Store {
     /// Gives the image of a reference, from here or from its registry. Dropping the future keeps what was downloaded.
-    pub async fn pull(&self, reference: &Reference, keyring: &Keyring, policy: PullPolicy, on_progress: OnProgress) -> Result<Image, ImageError> {
+    pub async fn pull(
+        &self,
+        reference: &Reference,
+        keyring: &Keyring,
+        policy: PullPolicy,
+        on_progress: OnProgress,
+    ) -> Result<Image, ImageError> {
         let local = match policy {
             PullPolicy::Always => None,
             PullPolicy::IfNotPresent | PullPolicy::Never => self.get(reference).await?,
@@ -55,7 +61,12 @@ impl Store {
         }
     }
 
-    async fn fetch(&self, reference: &Reference, keyring: &Keyring, on_progress: &OnProgress) -> Result<Image, ImageError> {
+    async fn fetch(
+        &self,
+        reference: &Reference,
+        keyring: &Keyring,
+        on_progress: &OnProgress,
+    ) -> Result<Image, ImageError> {
         let inner = &self.inner;
         let wrap = |cause| ImageError::Resolve { image: reference.to_string(), cause: Box::new(cause) };
         let (session, resolved) = inner.resolve(reference, keyring).await.map_err(wrap)?;
@@ -91,7 +102,11 @@ impl Resolved {
             manifest: self.manifest_digest.clone(),
             config: self.manifest.config.digest.clone(),
             layers: layers
-                .map(|(blob, diff_id)| LayerRecord { blob: blob.digest.clone(), size: blob.size, diff_id: diff_id.clone() })
+                .map(|(blob, diff_id)| LayerRecord {
+                    blob: blob.digest.clone(),
+                    size: blob.size,
+                    diff_id: diff_id.clone(),
+                })
                 .collect(),
             pulled_s: now_s(),
             used_s: now_s(),
@@ -101,7 +116,11 @@ impl Resolved {
 
 impl Inner {
     /// Tries the credentials in turn, as the kubelet does; without any, anonymously.
-    async fn resolve(self: &Arc<Inner>, reference: &Reference, keyring: &Keyring) -> Result<(Session, Resolved), ImageError> {
+    async fn resolve(
+        self: &Arc<Inner>,
+        reference: &Reference,
+        keyring: &Keyring,
+    ) -> Result<(Session, Resolved), ImageError> {
         let found: Vec<Option<Credential>> = keyring.lookup(reference)?.into_iter().map(Some).collect();
         let candidates = if found.is_empty() { vec![None] } else { found };
         let mut denied = ImageError::Interrupted;
@@ -143,7 +162,13 @@ impl Inner {
     }
 
     /// Pins what the image needs; from here on collection leaves it alone.
-    pub(super) fn resolved(self: &Arc<Inner>, target: Digest, manifest_digest: Digest, manifest: Manifest, config: ConfigFile) -> Resolved {
+    pub(super) fn resolved(
+        self: &Arc<Inner>,
+        target: Digest,
+        manifest_digest: Digest,
+        manifest: Manifest,
+        config: ConfigFile,
+    ) -> Resolved {
         let documents = [&target, &manifest_digest, &manifest.config.digest];
         let layers = manifest.layers.iter().map(|layer| &layer.digest).chain(&config.rootfs.diff_ids);
         let pin = self.pin(documents.into_iter().chain(layers).cloned());
@@ -160,11 +185,20 @@ impl Inner {
 
     async fn keep(&self, documents: Vec<Fetched>) -> Result<(), ImageError> {
         let layout = self.layout.clone();
-        off_thread(move || documents.iter().try_for_each(|document| layout.write_blob(&document.digest, &document.bytes))).await
+        off_thread(move || {
+            documents.iter().try_for_each(|document| layout.write_blob(&document.digest, &document.bytes))
+        })
+        .await
     }
 
     /// Brings one layer here, together with whoever else wants it.
-    async fn layer(self: Arc<Inner>, session: &Session, blob: &Descriptor, diff_id: &Digest, on_progress: &OnProgress) -> Result<(), ImageError> {
+    async fn layer(
+        self: Arc<Inner>,
+        session: &Session,
+        blob: &Descriptor,
+        diff_id: &Digest,
+        on_progress: &OnProgress,
+    ) -> Result<(), ImageError> {
         let tell = |stage| on_progress(&Progress { layer: blob.digest.clone(), stage, total: blob.size });
         if self.has_layer(diff_id).await? {
             tell(Stage::Done);
@@ -184,7 +218,13 @@ impl Inner {
         off_thread(move || Ok(layout.layer_marker(&diff_id)?.is_some())).await
     }
 
-    async fn bring(self: &Arc<Inner>, session: &Session, blob: Descriptor, diff_id: Digest, stage: &watch::Sender<Stage>) -> Result<(), ImageError> {
+    async fn bring(
+        self: &Arc<Inner>,
+        session: &Session,
+        blob: Descriptor,
+        diff_id: Digest,
+        stage: &watch::Sender<Stage>,
+    ) -> Result<(), ImageError> {
         // Somebody may have finished between the caller's look and the start of this flight.
         if self.has_layer(&diff_id).await? {
             return Ok(());
@@ -197,13 +237,22 @@ impl Inner {
             drop(permit);
             match self.unpack_blob(&job.blob.digest, &diff_id, stage).await {
                 // A blob from before a power cut may be broken; then it is fetched once more.
-                Err(ImageError::Corrupt { .. } | ImageError::Refused { .. }) if !is_second && self.drop_broken(&job).await? => is_second = true,
+                Err(ImageError::Corrupt { .. } | ImageError::Refused { .. })
+                    if !is_second && self.drop_broken(&job).await? =>
+                {
+                    is_second = true
+                }
                 done => return done,
             }
         }
     }
 
-    pub(super) async fn unpack_blob(self: &Arc<Inner>, blob: &Digest, diff_id: &Digest, stage: &watch::Sender<Stage>) -> Result<(), ImageError> {
+    pub(super) async fn unpack_blob(
+        self: &Arc<Inner>,
+        blob: &Digest,
+        diff_id: &Digest,
+        stage: &watch::Sender<Stage>,
+    ) -> Result<(), ImageError> {
         let _permit = self.unpacks.acquire().await.map_err(|_| ImageError::Interrupted)?;
         if self.has_layer(diff_id).await? {
             return Ok(());
@@ -220,7 +269,13 @@ impl Inner {
         std::fs::create_dir(&scratch).map_err(|error| ImageError::file("create", &scratch, error))?;
         let unpacked = unpack(&path, &scratch, diff_id, self.options.limits, self.options.privilege);
         let placed = unpacked.and_then(|found| {
-            let marker = Marker { diff_id: diff_id.clone(), entries: found.entries, bytes: found.bytes, boot: boot_id(), is_synced: false };
+            let marker = Marker {
+                diff_id: diff_id.clone(),
+                entries: found.entries,
+                bytes: found.bytes,
+                boot: boot_id(),
+                is_synced: false,
+            };
             self.place(&scratch, &marker)
         });
         if placed.is_err() {

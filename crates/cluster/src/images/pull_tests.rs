@@ -2,7 +2,9 @@
 
 use super::auth::Keyring;
 use super::error::ImageError;
-use super::fixtures::{DOCKER_MANIFEST, Door, Fault, Layer, TestImage, TestRegistry, names_in, options, quiet, small_image, store};
+use super::fixtures::{
+    DOCKER_MANIFEST, Door, Fault, Layer, TestImage, TestRegistry, names_in, options, quiet, small_image, store,
+};
 use super::flight::{Progress, Stage};
 use super::inflate::Compression;
 use super::manifest::OCI_INDEX;
@@ -49,9 +51,15 @@ async fn an_image_is_pulled_once_and_then_used_offline() {
     assert_eq!(read(&pulled.layers[0], "etc/name"), "top");
     assert_eq!(read(&pulled.layers[1], "etc/name"), "base");
     let config = &pulled.config;
-    assert_eq!((config.entrypoint.as_slice(), config.cmd.as_slice()), (&["/bin/app".to_owned()][..], &["serve".to_owned()][..]));
+    assert_eq!(
+        (config.entrypoint.as_slice(), config.cmd.as_slice()),
+        (&["/bin/app".to_owned()][..], &["serve".to_owned()][..])
+    );
     assert_eq!((config.user.as_str(), config.workdir.as_str(), config.stop_signal.as_str()), ("7:8", "/w", "SIGINT"));
-    assert_eq!((config.volumes.as_slice(), config.exposed.as_slice()), (&["/data".to_owned()][..], &["80/tcp".to_owned()][..]));
+    assert_eq!(
+        (config.volumes.as_slice(), config.exposed.as_slice()),
+        (&["/data".to_owned()][..], &["80/tcp".to_owned()][..])
+    );
     let (base, lower) = pulled.lowerdir();
     assert_eq!((base, lower.len()), (home.path().join("layers"), 33));
 
@@ -61,12 +69,18 @@ async fn an_image_is_pulled_once_and_then_used_offline() {
     drop(store);
     let store = super::fixtures::store(home.path()).await;
     for name in ["team/app:v1".to_owned(), format!("team/app@{}", image.digest())] {
-        let offline = store.pull(&registry.reference(&name), &Keyring::default(), PullPolicy::IfNotPresent, quiet()).await;
+        let offline =
+            store.pull(&registry.reference(&name), &Keyring::default(), PullPolicy::IfNotPresent, quiet()).await;
         assert_eq!(offline.expect("offline").layers, pulled.layers);
     }
     let error = pull(&store, &reference).await.expect_err("nobody answers");
     assert!(error.to_string().ends_with("connect: connection refused"), "{error}");
-    assert!(error.to_string().starts_with(&format!("failed to pull and unpack image \"{reference}\": failed to resolve reference")), "{error}");
+    assert!(
+        error
+            .to_string()
+            .starts_with(&format!("failed to pull and unpack image \"{reference}\": failed to resolve reference")),
+        "{error}"
+    );
     assert_eq!(error.reason(), "ErrImagePull");
     let never = store.pull(&registry.reference("other"), &Keyring::default(), PullPolicy::Never, quiet()).await;
     assert_eq!(never.expect_err("absent").reason(), "ErrImageNeverPull");
@@ -105,7 +119,12 @@ async fn an_index_gives_the_machines_platform_or_says_what_there_is() {
     assert_eq!(pulled.digest, super::digest::Digest::of(&index(&["arm64", "amd64"])));
     let other = registry.push_document("multi:other", OCI_INDEX, index(&["arm64", "s390x"]));
     let error = pull(&store, &other).await.expect_err("no platform").to_string();
-    assert!(error.ends_with("no match for platform in manifest: linux/amd64 is not among linux/arm64, linux/s390x: not found"), "{error}");
+    assert!(
+        error.ends_with(
+            "no match for platform in manifest: linux/amd64 is not among linux/arm64, linux/s390x: not found"
+        ),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -125,7 +144,19 @@ async fn registries_behind_tokens_or_passwords_are_entered_with_the_right_secret
         (Door::Token, keyring("wrong"), false),
         (Door::Basic, Keyring::default(), false),
         (Door::Token, Keyring::default(), false),
-        (Door::Token, keyring("wrong").and(Keyring::from_dockercfg(json!({format!("{}/private", registry.address): {"username": "user", "password": "secret"}}).to_string().as_bytes(), "t").expect("keyring")), true),
+        (
+            Door::Token,
+            keyring("wrong").and(
+                Keyring::from_dockercfg(
+                    json!({format!("{}/private", registry.address): {"username": "user", "password": "secret"}})
+                        .to_string()
+                        .as_bytes(),
+                    "t",
+                )
+                .expect("keyring"),
+            ),
+            true,
+        ),
     ] {
         registry.close_door(door, false);
         let pulled = store.pull(&reference, &ring, PullPolicy::Always, quiet()).await;
@@ -133,7 +164,12 @@ async fn registries_behind_tokens_or_passwords_are_entered_with_the_right_secret
             Ok(_) => assert!(is_welcome),
             Err(error) => {
                 assert!(!is_welcome, "{error}");
-                assert!(error.to_string().contains("pull access denied, repository does not exist or may require authorization: "), "{error}");
+                assert!(
+                    error
+                        .to_string()
+                        .contains("pull access denied, repository does not exist or may require authorization: "),
+                    "{error}"
+                );
             }
         }
     }
@@ -164,12 +200,19 @@ async fn manifests_and_layers_that_are_not_what_they_claim_are_refused() {
     let image = small_image(Compression::Gzip);
     registry.push("app:v1", &image);
     let pinned = registry.reference(&format!("app@{}", super::digest::Digest::of(b"other")));
-    registry.push_document(&format!("app@{}", super::digest::Digest::of(b"other")), &image.media_type, image.manifest.clone());
+    registry.push_document(
+        &format!("app@{}", super::digest::Digest::of(b"other")),
+        &image.media_type,
+        image.manifest.clone(),
+    );
     let error = pull(&store, &pinned).await.expect_err("wrong manifest").to_string();
     assert!(error.contains("failed verification"), "{error}");
 
     let mut lying = TestImage::new(vec![Layer::default().file("a", "a").tar()], Compression::Gzip);
-    lying.config = String::from_utf8(lying.config.clone()).expect("json").replace(lying.diff_ids[0].hex(), image.diff_ids[0].hex()).into_bytes();
+    lying.config = String::from_utf8(lying.config.clone())
+        .expect("json")
+        .replace(lying.diff_ids[0].hex(), image.diff_ids[0].hex())
+        .into_bytes();
     let mut manifest: serde_json::Value = serde_json::from_slice(&lying.manifest).expect("json");
     manifest["config"] = json!({"digest": super::digest::Digest::of(&lying.config), "size": lying.config.len()});
     lying.manifest = manifest.to_string().into_bytes();
@@ -241,7 +284,8 @@ async fn pulls_that_share_a_layer_download_it_once() {
             registry.push(&format!("app{number}:v1"), &TestImage::new(vec![shared.clone(), own], Compression::Gzip))
         })
         .collect();
-    let pulled = futures::future::try_join_all(references.iter().map(|reference| pull(&store, reference))).await.expect("all");
+    let pulled =
+        futures::future::try_join_all(references.iter().map(|reference| pull(&store, reference))).await.expect("all");
     let blob = TestImage::new(vec![shared], Compression::Gzip).blob(0);
     assert_eq!(registry.requests(blob.as_str()).len(), 1);
     assert!(pulled.iter().all(|image| image.layers[1] == pulled[0].layers[1]));
@@ -261,7 +305,9 @@ async fn progress_is_told_for_each_layer() {
     let seen = seen.lock();
     let total = image.layers[0].len() as u64;
     assert!(seen.iter().all(|progress| progress.layer == image.blob(0) && progress.total == total));
-    assert!(seen.iter().is_sorted_by_key(|progress| progress.stage.bytes().max(if progress.stage == Stage::Waiting { 0 } else { 1 }).min(1)));
+    assert!(seen.iter().is_sorted_by_key(|progress| {
+        progress.stage.bytes().max(if progress.stage == Stage::Waiting { 0 } else { 1 }).min(1)
+    }));
     assert_eq!(seen.last().expect("told").stage, Stage::Done);
 }
 
@@ -273,9 +319,15 @@ async fn unknown_images_and_names_are_told_in_the_known_words() {
     let error = pull(&store, &reference).await.expect_err("missing");
     assert_eq!(
         error.to_string(),
-        format!("failed to pull and unpack image \"{reference}\": failed to resolve reference \"{reference}\": {reference}: not found")
+        format!(
+            "failed to pull and unpack image \"{reference}\": failed to resolve reference \"{reference}\": {reference}: not found"
+        )
     );
-    let old = registry.push_document("old:v1", "application/vnd.docker.distribution.manifest.v1+json", br#"{"schemaVersion":1}"#.to_vec());
+    let old = registry.push_document(
+        "old:v1",
+        "application/vnd.docker.distribution.manifest.v1+json",
+        br#"{"schemaVersion":1}"#.to_vec(),
+    );
     assert!(pull(&store, &old).await.expect_err("old").to_string().contains("is not supported"));
 }
 

@@ -43,9 +43,7 @@ pub struct ImageMap {
 pub enum ReferenceError {
     #[error("couldn't parse image name {0:?}: invalid reference format")]
     Format(String),
-    #[error(
-        "couldn't parse image name {0:?}: invalid reference format: repository name ({1}) must be lowercase"
-    )]
+    #[error("couldn't parse image name {0:?}: invalid reference format: repository name ({1}) must be lowercase")]
     Uppercase(String, String),
     #[error("couldn't parse image name {0:?}: repository name must not be more than 255 characters")]
     TooLong(String),
@@ -177,9 +175,10 @@ fn is_registry(registry: &str) -> bool {
         _ => (registry, None),
     };
     let has_port = port.is_none_or(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()));
-    let is_address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).is_some_and(|host| {
-        host.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b':') && host.contains(':')
-    });
+    let is_address = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .is_some_and(|host| host.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b':') && host.contains(':'));
     let is_label = |label: &str| {
         !label.is_empty()
             && !label.starts_with('-')
@@ -308,7 +307,22 @@ mod tests {
 
     #[test]
     fn broken_names_are_refused_with_the_kubelets_words() {
-        for broken in ["", ":", "a:", "a b", "a//b", "/a", "a/", "-a", "a..b", "a___b", "x@sha256:12", "a:b:c", "a:-b", "x.io:y/z"] {
+        for broken in [
+            "",
+            ":",
+            "a:",
+            "a b",
+            "a//b",
+            "/a",
+            "a/",
+            "-a",
+            "a..b",
+            "a___b",
+            "x@sha256:12",
+            "a:b:c",
+            "a:-b",
+            "x.io:y/z",
+        ] {
             let error = Reference::parse(broken).expect_err(broken).to_string();
             assert_eq!(error, format!("couldn't parse image name {broken:?}: invalid reference format"));
         }
@@ -339,9 +353,14 @@ mod tests {
 
     #[test]
     fn globs_match_across_slashes() {
-        for (pattern, text, wanted) in
-            [("*", "", true), ("a*c", "abbc", true), ("a*c", "ab", false), ("a?c", "abc", true), ("**/x", "a/b/x", true), ("a", "ab", false)]
-        {
+        for (pattern, text, wanted) in [
+            ("*", "", true),
+            ("a*c", "abbc", true),
+            ("a*c", "ab", false),
+            ("a?c", "abc", true),
+            ("**/x", "a/b/x", true),
+            ("a", "ab", false),
+        ] {
             assert_eq!(matches_glob(pattern.as_bytes(), text.as_bytes()), wanted, "{pattern} {text}");
         }
     }

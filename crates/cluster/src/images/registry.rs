@@ -206,7 +206,11 @@ impl Session {
         let actual = Digest::of(&bytes);
         match actual == *digest {
             true => Ok(bytes),
-            false => Err(ImageError::Corrupt { what: "blob".to_owned(), expected: digest.to_string(), actual: actual.to_string() }),
+            false => Err(ImageError::Corrupt {
+                what: "blob".to_owned(),
+                expected: digest.to_string(),
+                actual: actual.to_string(),
+            }),
         }
     }
 
@@ -224,7 +228,11 @@ impl Session {
     }
 
     /// Fetches a small document with retries; gives its bytes, type and promised digest.
-    async fn document(&self, path: &str, accept: Option<&str>) -> Result<(Vec<u8>, String, Option<String>), ImageError> {
+    async fn document(
+        &self,
+        path: &str,
+        accept: Option<&str>,
+    ) -> Result<(Vec<u8>, String, Option<String>), ImageError> {
         let mut attempt = 1;
         loop {
             match self.document_once(path, accept).await {
@@ -237,14 +245,22 @@ impl Session {
         }
     }
 
-    async fn document_once(&self, path: &str, accept: Option<&str>) -> Result<(Vec<u8>, String, Option<String>), ImageError> {
+    async fn document_once(
+        &self,
+        path: &str,
+        accept: Option<&str>,
+    ) -> Result<(Vec<u8>, String, Option<String>), ImageError> {
         let mut last = None;
         for endpoint in self.registry.endpoints(self.reference.registry()) {
             let answer = match self.ask(&endpoint, path, accept, None).await {
                 Ok(response) => {
-                    let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+                    let header = |name: &str| {
+                        response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+                    };
                     let (kind, promised) = (header(CONTENT_TYPE.as_str()), header("docker-content-digest"));
-                    body(response, DOCUMENT_SIZE_MAX, path).await.map(|bytes| (bytes, kind.unwrap_or_default(), promised))
+                    body(response, DOCUMENT_SIZE_MAX, path)
+                        .await
+                        .map(|bytes| (bytes, kind.unwrap_or_default(), promised))
                 }
                 Err(error) => Err(error),
             };
@@ -257,13 +273,20 @@ impl Session {
     }
 
     /// One GET with authorization: a 401 is answered once with what the registry asks for.
-    async fn ask(&self, endpoint: &Endpoint, path: &str, accept: Option<&str>, range: Option<&str>) -> Result<Response, ImageError> {
+    async fn ask(
+        &self,
+        endpoint: &Endpoint,
+        path: &str,
+        accept: Option<&str>,
+        range: Option<&str>,
+    ) -> Result<Response, ImageError> {
         let client = self.registry.client(self.reference.registry())?;
         let mut url = format!("{}/v2/{}/{path}", endpoint.base, self.reference.repository());
         if endpoint.is_mirror {
             url.push_str(&format!("?ns={}", self.reference.registry()));
         }
-        let key = (endpoint.base.clone(), self.reference.repository().to_owned(), self.credential_for(endpoint).cloned());
+        let key =
+            (endpoint.base.clone(), self.reference.repository().to_owned(), self.credential_for(endpoint).cloned());
         let mut authorization = self.cached(&key);
         // A kept token may have been withdrawn meanwhile: only the answer to a fresh one is final.
         let mut is_fresh = false;
@@ -303,7 +326,9 @@ impl Session {
 
     async fn authorize(&self, client: &Client, challenge: Challenge, key: &TokenKey) -> Result<String, ImageError> {
         let (header, life) = match (challenge, &key.2) {
-            (Challenge::Basic, None) => return Err(ImageError::Denied("the registry asks for a user and a password".to_owned())),
+            (Challenge::Basic, None) => {
+                return Err(ImageError::Denied("the registry asks for a user and a password".to_owned()));
+            }
             (Challenge::Basic, Some(credential)) => (basic(credential), TOKEN_LIFE_MAX),
             (Challenge::Bearer { realm, service, scope }, credential) => {
                 let scope = scope.unwrap_or_else(|| format!("repository:{}:pull", self.reference.repository()));
@@ -353,11 +378,13 @@ struct TokenRequest<'a> {
 
 impl TokenRequest<'_> {
     async fn send(self, client: &Client) -> Result<(String, Duration), ImageError> {
-        let mut url = Url::parse(&self.realm).map_err(|error| ImageError::Token(format!("{:?}: {error}", self.realm)))?;
+        let mut url =
+            Url::parse(&self.realm).map_err(|error| ImageError::Token(format!("{:?}: {error}", self.realm)))?;
         let refresh = self.credential.and_then(|credential| credential.identity_token.as_deref());
         let request = match refresh {
             Some(token) => {
-                let mut pairs = vec![("grant_type", "refresh_token"), ("refresh_token", token), ("client_id", "volley")];
+                let mut pairs =
+                    vec![("grant_type", "refresh_token"), ("refresh_token", token), ("client_id", "volley")];
                 pairs.extend(self.service.as_deref().map(|service| ("service", service)));
                 pairs.push(("scope", &self.scope));
                 let mut scratch = url.clone();
@@ -383,7 +410,9 @@ impl TokenRequest<'_> {
         match status {
             status if status.is_success() => {}
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => return Err(ImageError::Denied(server_message(&bytes))),
-            StatusCode::TOO_MANY_REQUESTS => return Err(ImageError::TooManyRequests { registry: url.host_str().unwrap_or_default().to_owned() }),
+            StatusCode::TOO_MANY_REQUESTS => {
+                return Err(ImageError::TooManyRequests { registry: url.host_str().unwrap_or_default().to_owned() });
+            }
             status if status.is_server_error() => {
                 return Err(ImageError::Status { method: "GET", url: url.to_string(), status: status.as_u16() });
             }
@@ -421,8 +450,12 @@ fn server_message(body: &[u8]) -> String {
     let value: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let first = &value["errors"][0];
     match (first["code"].as_str(), first["message"].as_str()) {
-        (Some("UNAUTHORIZED"), _) | (None, None) => "server message: insufficient_scope: authorization failed".to_owned(),
-        (code, message) => format!("server message: {}: {}", code.unwrap_or("DENIED"), message.unwrap_or("access denied")),
+        (Some("UNAUTHORIZED"), _) | (None, None) => {
+            "server message: insufficient_scope: authorization failed".to_owned()
+        }
+        (code, message) => {
+            format!("server message: {}: {}", code.unwrap_or("DENIED"), message.unwrap_or("access denied"))
+        }
     }
 }
 

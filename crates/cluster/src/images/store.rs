@@ -74,7 +74,8 @@ impl Image {
     /// An image without layers gives an empty option.
     pub fn lowerdir(&self) -> (PathBuf, String) {
         let base = self.layers.first().and_then(|layer| layer.parent()).unwrap_or(Path::new("")).to_owned();
-        let names: Vec<_> = self.layers.iter().filter_map(|layer| layer.file_name()).map(|name| name.to_string_lossy()).collect();
+        let names: Vec<_> =
+            self.layers.iter().filter_map(|layer| layer.file_name()).map(|name| name.to_string_lossy()).collect();
         (base, names.join(":"))
     }
 
@@ -324,7 +325,9 @@ fn sweep(layout: &Layout) -> Result<(), ImageError> {
 fn hide_layer(layout: &Layout, diff_id: &Digest) -> Result<PathBuf, ImageError> {
     let (layer, scratch) = (layout.layer(diff_id), layout.scratch());
     match std::fs::rename(&layer, &scratch) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(ImageError::file("rename", &layer, error)),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(ImageError::file("rename", &layer, error));
+        }
         Ok(()) | Err(_) => {}
     }
     remove_any(&layout.marker(diff_id))?;

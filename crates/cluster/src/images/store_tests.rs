@@ -39,7 +39,10 @@ async fn images_survive_being_saved_and_loaded_in_both_formats() {
         let mut loaded = second.load(&archive, None).await.expect("loaded");
         loaded.sort_by_key(|image| image.reference.clone());
         for (image, original) in loaded.iter().zip(&pulled) {
-            assert_eq!((&image.reference, &image.id, &image.digest), (&original.reference, &original.id, &original.digest));
+            assert_eq!(
+                (&image.reference, &image.id, &image.digest),
+                (&original.reference, &original.id, &original.digest)
+            );
             assert_eq!(image.config, original.config);
         }
         assert_eq!(loaded.len(), 2);
@@ -53,7 +56,8 @@ async fn images_survive_being_saved_and_loaded_in_both_formats() {
 async fn old_docker_archives_with_linked_layers_are_loaded() {
     let home = tempfile::tempdir().expect("tmp");
     let layer = Layer::default().file("f", "f").tar();
-    let config = serde_json::json!({"rootfs": {"diff_ids": [Digest::of(&layer), Digest::of(&layer)]}, "config": {"Cmd": ["f"]}});
+    let config =
+        serde_json::json!({"rootfs": {"diff_ids": [Digest::of(&layer), Digest::of(&layer)]}, "config": {"Cmd": ["f"]}});
     let list = serde_json::json!([{"Config": "c.json", "RepoTags": ["app:v1", "app:v2"], "Layers": ["one/layer.tar", "two/layer.tar"]}]);
     let archive = Layer::default()
         .file("one/layer.tar", &layer)
@@ -68,7 +72,14 @@ async fn old_docker_archives_with_linked_layers_are_loaded() {
     assert_eq!(names, ["app:v1", "app:v2"]);
     assert_eq!(loaded[0].layers.len(), 2);
     std::fs::write(&path, Layer::default().file("x", "x").tar()).expect("written");
-    assert!(store.load(&path, None).await.expect_err("no image").to_string().contains("neither index.json nor manifest.json"));
+    assert!(
+        store
+            .load(&path, None)
+            .await
+            .expect_err("no image")
+            .to_string()
+            .contains("neither index.json nor manifest.json")
+    );
 }
 
 #[tokio::test]
@@ -76,7 +87,8 @@ async fn removing_a_name_removes_what_only_it_needed() {
     let (home, registry) = (tempfile::tempdir().expect("tmp"), TestRegistry::start().await);
     let store = store(home.path()).await;
     let base = Layer::default().file("base", "base").tar();
-    let with = |name: &str| TestImage::new(vec![base.clone(), Layer::default().file(name, name).tar()], Compression::Gzip);
+    let with =
+        |name: &str| TestImage::new(vec![base.clone(), Layer::default().file(name, name).tar()], Compression::Gzip);
     let (a, b) = (registry.push("a", &with("a")), registry.push("b", &with("b")));
     let image = pull(&store, &a).await.expect("a");
     pull(&store, &b).await.expect("b");
@@ -117,7 +129,8 @@ async fn an_image_whose_tag_moved_keeps_a_name_by_digest() {
     registry.push("app:v1", &one_file("new"));
     let new = store.pull(&reference, &Keyring::default(), PullPolicy::Always, quiet()).await.expect("new");
     assert_ne!(old.id, new.id);
-    let names: Vec<String> = store.list().await.expect("list").into_iter().map(|image| image.reference.to_string()).collect();
+    let names: Vec<String> =
+        store.list().await.expect("list").into_iter().map(|image| image.reference.to_string()).collect();
     assert_eq!(names, [reference.to_string(), old.pinned()]);
     assert!(old.layers[0].exists());
 }
@@ -134,7 +147,9 @@ async fn opening_sweeps_what_a_crash_left_and_the_next_pull_mends_it() {
     let layout = Layout::open(root).expect("layout");
     // The store stays open until its layers are flushed.
     let users = std::fs::File::open(layout.users_lock()).expect("lock file");
-    let alone = tokio::task::spawn_blocking(move || rustix::fs::flock(&users, rustix::fs::FlockOperation::LockExclusive).map(|()| users));
+    let alone = tokio::task::spawn_blocking(move || {
+        rustix::fs::flock(&users, rustix::fs::FlockOperation::LockExclusive).map(|()| users)
+    });
     drop(alone.await.expect("joined").expect("alone"));
     std::fs::create_dir_all(root.join("staging/1-2-x/deep")).expect("made");
     std::fs::create_dir(root.join("layers/0123456789abcdef")).expect("a layer without a marker");
@@ -181,7 +196,10 @@ impl SmallDisk {
     fn new(size: &str) -> Option<SmallDisk> {
         let folder = tempfile::tempdir().expect("tmp");
         let option = format!("size={size}");
-        let mounted = std::process::Command::new("mount").args(["-t", "tmpfs", "-o", &option, "tmpfs"]).arg(folder.path()).output();
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &option, "tmpfs"])
+            .arg(folder.path())
+            .output();
         match mounted.is_ok_and(|output| output.status.success()) {
             true => Some(SmallDisk(folder)),
             false => {

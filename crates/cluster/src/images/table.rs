@@ -126,7 +126,9 @@ impl Table {
     fn read(&self) -> Result<Names, ImageError> {
         let path = self.layout.names();
         match std::fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| ImageError::malformed(path.display().to_string(), error)),
+            Ok(bytes) => {
+                serde_json::from_slice(&bytes).map_err(|error| ImageError::malformed(path.display().to_string(), error))
+            }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Names::default()),
             Err(error) => Err(ImageError::file("read", &path, error)),
         }

@@ -111,7 +111,10 @@ impl<R: Read> Tape<R> {
         if entry.kind == Kind::File && entry.path.ends_with(b"/") {
             entry.kind = Kind::Directory;
         }
-        if matches!(entry.kind, Kind::Symlink | Kind::HardLink | Kind::Directory | Kind::Character | Kind::Block | Kind::Fifo) {
+        if matches!(
+            entry.kind,
+            Kind::Symlink | Kind::HardLink | Kind::Directory | Kind::Character | Kind::Block | Kind::Fifo
+        ) {
             entry.size = 0;
         }
         self.left = entry.size;
@@ -134,7 +137,11 @@ impl<R: Read> Tape<R> {
             return Ok(None);
         }
         let stated = number(&block[148..156])?;
-        let sum: u64 = block.iter().enumerate().map(|(at, byte)| u64::from(if (148..156).contains(&at) { b' ' } else { *byte })).sum();
+        let sum: u64 = block
+            .iter()
+            .enumerate()
+            .map(|(at, byte)| u64::from(if (148..156).contains(&at) { b' ' } else { *byte }))
+            .sum();
         if sum == stated { Ok(Some(block)) } else { Err(malformed("a header has a wrong checksum")) }
     }
 
@@ -240,7 +247,10 @@ fn narrow(value: u64) -> io::Result<u32> {
 }
 
 fn decimal(value: &[u8]) -> io::Result<u64> {
-    std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).ok_or_else(|| malformed("a pax number is not decimal"))
+    std::str::from_utf8(value)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(|| malformed("a pax number is not decimal"))
 }
 
 /// `seconds[.fraction]`; the fraction is kept to the nanosecond.
@@ -334,7 +344,11 @@ mod tests {
         assert_eq!(tape.next_entry().expect("read").expect("member").path, b"empty");
         assert!(tape.next_entry().expect("end").is_none());
         let mut other = tar::Archive::new(&bytes[..]);
-        let names: Vec<_> = other.entries().expect("tar").map(|entry| entry.expect("entry").path().expect("path").into_owned()).collect();
+        let names: Vec<_> = other
+            .entries()
+            .expect("tar")
+            .map(|entry| entry.expect("entry").path().expect("path").into_owned())
+            .collect();
         assert_eq!(names, [std::path::Path::new("a/b"), std::path::Path::new("empty")]);
     }
 

@@ -215,13 +215,15 @@ impl Tree {
 
     /// The same for what cannot be opened: links, devices, pipes.
     pub fn set_facts_at(&self, place: &Place, facts: &Facts, is_link: bool) -> Result<(), TreeError> {
-        let owned = fs::chownat(&place.folder, &place.name, owner(facts.uid), group(facts.gid), AtFlags::SYMLINK_NOFOLLOW);
+        let owned =
+            fs::chownat(&place.folder, &place.name, owner(facts.uid), group(facts.gid), AtFlags::SYMLINK_NOFOLLOW);
         self.lenient(owned).map_err(|error| place.failed(error))?;
         if !is_link {
             let mode = Mode::from_raw_mode(facts.mode);
             fs::chmodat(&place.folder, &place.name, mode, AtFlags::empty()).map_err(|error| place.failed(error))?;
         }
-        fs::utimensat(&place.folder, &place.name, &facts.times(), AtFlags::SYMLINK_NOFOLLOW).map_err(|error| place.failed(error))
+        fs::utimensat(&place.folder, &place.name, &facts.times(), AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|error| place.failed(error))
     }
 
     /// Sets one extended attribute; file systems and users without the right to it go without.

@@ -36,16 +36,17 @@ pub struct Unpacked {
 }
 
 /// Unpacks the blob into an empty folder and checks the diff id.
-pub fn unpack(blob: &Path, folder: &Path, diff_id: &Digest, limits: Limits, privilege: Privilege) -> Result<Unpacked, ImageError> {
+pub fn unpack(
+    blob: &Path,
+    folder: &Path,
+    diff_id: &Digest,
+    limits: Limits,
+    privilege: Privilege,
+) -> Result<Unpacked, ImageError> {
     let context = Context { blob, folder, diff_id };
     let stream = Inflated::open(blob, limits).map_err(|error| context.read_failed(error))?;
     let tree = Tree::new(folder, privilege).map_err(|error| context.failed(error))?;
-    let mut layer = Layer {
-        tree,
-        folders: BTreeMap::new(),
-        found: Unpacked::default(),
-        buffer: vec![0; COPY_SIZE],
-    };
+    let mut layer = Layer { tree, folders: BTreeMap::new(), found: Unpacked::default(), buffer: vec![0; COPY_SIZE] };
     let mut tape = Tape::new(stream);
     while let Some(entry) = tape.next_entry().map_err(|error| context.read_failed(error))? {
         layer.found.entries += 1;
@@ -161,7 +162,8 @@ impl Layer {
             Err(error) => return Err(place.failed(error)),
         }
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-        let file = fs::openat(&place.folder, &place.name, flags, Mode::from_raw_mode(0o600)).map_err(|error| place.failed(error))?;
+        let file = fs::openat(&place.folder, &place.name, flags, Mode::from_raw_mode(0o600))
+            .map_err(|error| place.failed(error))?;
         let marks = fs::fsetxattr(&file, "user.overlay.whiteout", b"", fs::XattrFlags::empty())
             .and_then(|()| fs::fsetxattr(&place.folder, "user.overlay.opaque", b"x", fs::XattrFlags::empty()));
         marks.map_err(|error| place.failed(error))
@@ -191,7 +193,8 @@ impl Layer {
         let failed = |error: io::Error| TreeError::File(path.to_owned(), error);
         let place = self.vacant(path)?;
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let made = fs::openat(&place.folder, &place.name, flags, Mode::from_raw_mode(0o600)).map_err(|error| place.failed(error))?;
+        let made = fs::openat(&place.folder, &place.name, flags, Mode::from_raw_mode(0o600))
+            .map_err(|error| place.failed(error))?;
         let mut file = File::from(made);
         loop {
             let count = content.read(&mut self.buffer).map_err(failed)?;
@@ -207,7 +210,8 @@ impl Layer {
 
     fn add_symlink(&mut self, path: &Path, entry: &Entry) -> Result<(), TreeError> {
         let place = self.vacant(path)?;
-        fs::symlinkat(OsStr::from_bytes(&entry.link), &place.folder, &place.name).map_err(|error| place.failed(error))?;
+        fs::symlinkat(OsStr::from_bytes(&entry.link), &place.folder, &place.name)
+            .map_err(|error| place.failed(error))?;
         self.tree.set_facts_at(&place, &facts(entry), true)?;
         self.set_xattrs(&place, entry)
     }
@@ -225,7 +229,9 @@ impl Layer {
         let from = match self.tree.existing(&target) {
             Ok(from) => from,
             Err(TreeError::Refused(_)) => return Err(refuse(Refusal::LinkEscape)),
-            Err(TreeError::File(_, error)) if error.kind() == io::ErrorKind::NotFound => return Err(refuse(Refusal::LinkMissing)),
+            Err(TreeError::File(_, error)) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(refuse(Refusal::LinkMissing));
+            }
             Err(error) => return Err(error),
         };
         let place = self.vacant(path)?;
@@ -248,7 +254,8 @@ impl Layer {
         }
         let place = self.vacant(path)?;
         let device = fs::makedev(entry.device.0, entry.device.1);
-        fs::mknodat(&place.folder, &place.name, kind, Mode::from_raw_mode(0o600), device).map_err(|error| place.failed(error))?;
+        fs::mknodat(&place.folder, &place.name, kind, Mode::from_raw_mode(0o600), device)
+            .map_err(|error| place.failed(error))?;
         self.tree.set_facts_at(&place, &facts(entry), false)?;
         self.set_xattrs(&place, entry)
     }

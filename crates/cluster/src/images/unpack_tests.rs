@@ -25,7 +25,13 @@ impl Bench {
         self.home.path().join(name)
     }
 
-    fn unpack_with(&self, name: &str, tar: &[u8], limits: Limits, privilege: Privilege) -> Result<Unpacked, ImageError> {
+    fn unpack_with(
+        &self,
+        name: &str,
+        tar: &[u8],
+        limits: Limits,
+        privilege: Privilege,
+    ) -> Result<Unpacked, ImageError> {
         let blob = self.home.path().join("blob");
         std::fs::write(&blob, compress(tar, Compression::Gzip)).expect("written");
         std::fs::create_dir_all(self.root(name)).expect("made");
@@ -93,7 +99,10 @@ fn files_links_modes_and_times_are_as_in_the_archive() {
     for name in ["bin", "bin/su", "sh", "tmp"] {
         assert_eq!(bench.stat(name).mtime(), 1_700_000_000, "{name}");
     }
-    assert_eq!((bench.read("absolute/name"), bench.read("dotted"), bench.read(&long)), ("a".into(), "d".into(), "long".into()));
+    assert_eq!(
+        (bench.read("absolute/name"), bench.read("dotted"), bench.read(&long)),
+        ("a".into(), "d".into(), "long".into())
+    );
     super::tree::remove_tree(&bench.root("layer")).expect("read-only folders too");
 }
 
@@ -112,7 +121,10 @@ fn a_later_entry_wins_over_an_earlier_one_of_the_same_name() {
         .file("kept/x", "x")
         .folder("kept", 0o700);
     bench.unpack(layer).expect("unpacked");
-    assert_eq!((bench.read("a"), bench.read("b"), bench.read("d/e")), ("new".into(), "now a file".into(), "now a folder".into()));
+    assert_eq!(
+        (bench.read("a"), bench.read("b"), bench.read("d/e")),
+        ("new".into(), "now a file".into(), "now a folder".into())
+    );
     assert_eq!(bench.read("l"), "not through the link");
     assert_eq!((bench.read("kept/x").as_str(), bench.stat("kept").mode() & 0o777), ("x", 0o700));
 }
@@ -133,7 +145,9 @@ fn names_and_links_that_lead_out_are_refused() {
     link(Layer::default().symlink("s", "..").hard_link("x", "s/outside"));
     link(Layer::default().hard_link("x", "missing"));
     let host = bench.root("outside").display().to_string();
-    bench.unpack(Layer::default().symlink("abs", "/").file(&format!("abs{host}"), "inside")).expect("absolute links start at the layer");
+    bench
+        .unpack(Layer::default().symlink("abs", "/").file(&format!("abs{host}"), "inside"))
+        .expect("absolute links start at the layer");
     assert_eq!(bench.read(host.trim_start_matches('/')), "inside");
 }
 
@@ -160,10 +174,13 @@ fn whiteouts_become_devices_and_opaque_folders_attributes() {
     let is_opaque = |name: &str| {
         ["trusted.overlay.opaque", "user.overlay.opaque"].iter().any(|key| {
             let mut value = [0u8; 8];
-            rustix::fs::lgetxattr(bench.root("layer").join(name), *key, &mut value).is_ok_and(|length| &value[..length] == b"y")
+            rustix::fs::lgetxattr(bench.root("layer").join(name), *key, &mut value)
+                .is_ok_and(|length| &value[..length] == b"y")
         })
     };
-    assert!(is_opaque("opq") && is_opaque("replaced") && is_opaque("after") && is_opaque("implied") && !is_opaque("etc"));
+    assert!(
+        is_opaque("opq") && is_opaque("replaced") && is_opaque("after") && is_opaque("implied") && !is_opaque("etc")
+    );
     assert_eq!((bench.read("own").as_str(), bench.read("opq/new").as_str()), ("stays", "n"));
     assert_eq!(names_in(&bench.root("layer")), ["after", "etc", "implied", "opq", "own", "replaced"]);
 }
@@ -175,14 +192,26 @@ fn overlayfs_shows_what_the_layers_mean() {
     }
     let bench = Bench::new();
     let limits = Limits::default();
-    let low = Layer::default().file("a/gone", "x").file("a/kept", "k").file("b/hidden", "h").file("c/old", "o").file("d", "file");
-    let high = Layer::default().file("a/.wh.gone", "").file("b/.wh..wh..opq", "").file("b/new", "n").file(".wh.c", "").file("c/new", "n").file("d/now", "folder");
+    let low = Layer::default()
+        .file("a/gone", "x")
+        .file("a/kept", "k")
+        .file("b/hidden", "h")
+        .file("c/old", "o")
+        .file("d", "file");
+    let high = Layer::default()
+        .file("a/.wh.gone", "")
+        .file("b/.wh..wh..opq", "")
+        .file("b/new", "n")
+        .file(".wh.c", "")
+        .file("c/new", "n")
+        .file("d/now", "folder");
     bench.unpack_with("low", &low.tar(), limits, Privilege::Root).expect("low");
     bench.unpack_with("high", &high.tar(), limits, Privilege::Root).expect("high");
     let merged = bench.root("merged");
     std::fs::create_dir(&merged).expect("made");
     let option = format!("lowerdir={}:{}", bench.root("high").display(), bench.root("low").display());
-    let mounted = std::process::Command::new("mount").args(["-t", "overlay", "overlay", "-o", &option]).arg(&merged).status();
+    let mounted =
+        std::process::Command::new("mount").args(["-t", "overlay", "overlay", "-o", &option]).arg(&merged).status();
     if !mounted.is_ok_and(|status| status.success()) {
         eprintln!("skipped: overlay cannot be mounted here");
         return;
@@ -225,7 +254,9 @@ fn owners_devices_and_attributes_are_set_for_root_and_left_out_for_others() {
 #[test]
 fn ten_thousand_files_are_unpacked() {
     let bench = Bench::new();
-    let layer = (0..10_000).fold(Layer::default(), |layer, number| layer.file(&format!("dir{}/file{number}", number % 100), number.to_string()));
+    let layer = (0..10_000).fold(Layer::default(), |layer, number| {
+        layer.file(&format!("dir{}/file{number}", number % 100), number.to_string())
+    });
     let found = bench.unpack(layer).expect("unpacked");
     assert_eq!(found.entries, 10_000);
     assert_eq!(names_in(&bench.root("layer")).len(), 100);
@@ -263,7 +294,10 @@ fn broken_archives_and_wrong_digests_are_refused() {
     let zipped = compress(&good, Compression::Gzip);
     assert!(matches!(try_blob(&zipped, &Digest::of(b"other")), Err(ImageError::Corrupt { .. })));
     assert!(matches!(try_blob(&zipped[..zipped.len() / 2], &Digest::of(&good)), Err(ImageError::Refused { .. })));
-    assert!(matches!(try_blob(&good[..600], &Digest::of(&good[..600])), Err(ImageError::Refused { refusal: Refusal::Malformed(_), .. })));
+    assert!(matches!(
+        try_blob(&good[..600], &Digest::of(&good[..600])),
+        Err(ImageError::Refused { refusal: Refusal::Malformed(_), .. })
+    ));
     assert!(matches!(try_blob(b"<html>not a layer</html>", &Digest::of(b"")), Err(ImageError::Refused { .. })));
     let twice = [compress(&good[..512], Compression::Gzip), compress(&good[512..], Compression::Gzip)].concat();
     try_blob(&twice, &Digest::of(&good)).expect("several gzip members are one stream");
