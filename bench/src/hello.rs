@@ -53,14 +53,16 @@ async fn answer(request: Request<Incoming>, line: Bytes) -> Result<Response<BoxB
 /// Serves until killed; prints a kubeconfig for it, then `---`.
 pub async fn serve() -> Result<()> {
     let key = KeyPair::generate()?;
-    let mut params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
-    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
     let certificate = params.self_signed(&key)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut tls = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
-        .with_single_cert(vec![certificate.der().clone()], rustls_pki_types::PrivatePkcs8KeyDer::from(key.serialize_der()).into())?;
+        .with_single_cert(
+            vec![certificate.der().clone()],
+            rustls_pki_types::PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
+        )?;
     tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let tls = TlsAcceptor::from(Arc::new(tls));
     let listener = TcpListener::bind("127.0.0.1:0").await?;

@@ -1,7 +1,8 @@
 //! Measures a release build of `volley cluster` as its clients meet it: over TLS on loopback, with durable writes.
 //!
 //! Every figure stands beside a reference taken in the same run on the same machine, because only the ratio travels
-//! from one machine to another. `bench/run.sh` builds and runs it; `bench/README.md` explains the method.
+//! from one machine to another. `make bench` builds and runs it; `bench/README.md` explains the method.
+//! Usage: `volley-bench [quick] [against=KUBECONFIG] [PATH-OF-VOLLEY]`.
 
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
@@ -12,35 +13,54 @@ mod reference;
 mod table;
 mod wire;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use process::Server;
 use std::path::PathBuf;
 use table::Table;
 use tokio::runtime::Builder;
+use wire::Access;
 
 /// One thread drives the load and one is left for the server, as on the two cores of the budget.
 const THREADS: usize = 2;
 
 fn main() -> Result<()> {
-    let mut arguments = std::env::args().skip(1);
-    let first = arguments.next().context("usage: volley-bench PATH-OF-VOLLEY [quick] [DIRECTORY]")?;
+    let words: Vec<String> = std::env::args().skip(1).collect();
     let runtime = Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
-    if first == "hello" {
+    if words == ["hello"] {
         return runtime.block_on(hello::serve());
     }
-    let rest: Vec<String> = arguments.collect();
-    let quick = rest.iter().any(|word| word == "quick");
-    let parent = rest.iter().find(|word| *word != "quick").map_or_else(std::env::temp_dir, PathBuf::from);
-    runtime.block_on(run(PathBuf::from(first), quick, parent))
+    let quick = words.iter().any(|word| word == "quick");
+    let other = words.iter().find_map(|word| word.strip_prefix("against="));
+    let program = match words.iter().find(|word| *word != "quick" && !word.starts_with("against=")) {
+        Some(path) => PathBuf::from(path),
+        None => std::env::current_exe()?.with_file_name("volley"),
+    };
+    anyhow::ensure!(program.exists(), "no `{}`\nhint: `make bench` builds it first", program.display());
+    match other {
+        Some(kubeconfig) => runtime.block_on(compare(program, kubeconfig)),
+        None => runtime.block_on(run(program, quick)),
+    }
 }
 
-async fn run(program: PathBuf, quick: bool, parent: PathBuf) -> Result<()> {
-    let folder = tempfile::tempdir_in(&parent)?;
+/// Only what compares with another API server, whose kubeconfig is given.
+async fn compare(program: PathBuf, kubeconfig: &str) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let server = Server::start(&program, &folder.path().join("home")).await?;
+    let other = Access::from_kubeconfig(&std::fs::read_to_string(kubeconfig)?)?;
+    let mut table = Table::default();
+    measure::against(&server, &other, &mut table).await?;
+    println!("{}", table.render());
+    Ok(())
+}
+
+async fn run(program: PathBuf, quick: bool) -> Result<()> {
+    // `TMPDIR` decides which disk is measured.
+    let folder = tempfile::tempdir()?;
     let mut table = Table::default();
     measure::start(&program, folder.path(), &mut table).await?;
     let home = folder.path().join("home");
     let server = Server::start(&program, &home).await?;
-    let hello = Server::hello().await?;
+    let hello = Server::hello()?;
     measure::creates(&server, &hello, folder.path(), &mut table).await?;
     measure::gets(&server, &hello, &mut table).await?;
     measure::fan_out(&server, &hello, quick, &mut table).await?;

@@ -47,15 +47,27 @@ pub async fn start(program: &Path, folder: &Path, table: &mut Table) -> Result<(
     for number in 0..STARTS {
         let server = Server::start(program, &folder.join(format!("start-{number}"))).await?;
         times.push(server.started_in.as_secs_f64() * 1000.0);
-        references.push(Server::hello().await?.started_in.as_secs_f64() * 1000.0);
+        references.push(Server::hello()?.started_in.as_secs_f64() * 1000.0);
     }
     let reference = ("bare TLS server, same wait", median(references));
-    table.add(Row { figure: "cold start to ready", scale: "empty home".into(), value: median(times), unit: "ms", reference });
+    table.add(Row {
+        figure: "cold start to ready",
+        scale: "empty home".into(),
+        value: median(times),
+        unit: "ms",
+        reference,
+    });
     let server = Server::start(program, &folder.join("idle")).await?;
-    let hello = Server::hello().await?;
+    let hello = Server::hello()?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let reference = ("bare TLS server", hello.resident_mb()?);
-    table.add(Row { figure: "resident, idle", scale: "empty home".into(), value: server.resident_mb()?, unit: "MB", reference });
+    table.add(Row {
+        figure: "resident, idle",
+        scale: "empty home".into(),
+        value: server.resident_mb()?,
+        unit: "MB",
+        reference,
+    });
     Ok(())
 }
 
@@ -94,6 +106,9 @@ where
 
 async fn service_account(access: &Access) -> Result<()> {
     let mut connection = access.connect(Protocol::Http1).await?;
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    // A server without controllers needs a hand; where it is there already, this is refused.
+    let _ = connection.call(Method::POST, accounts, Bytes::from_static(br#"{"metadata":{"name":"default"}}"#)).await;
     for _ in 0..1000 {
         let path = "/api/v1/namespaces/default/serviceaccounts/default";
         if connection.call(Method::GET, path, Bytes::new()).await.is_ok() {
@@ -107,9 +122,13 @@ async fn service_account(access: &Access) -> Result<()> {
 pub async fn creates(server: &Server, hello: &Server, folder: &Path, table: &mut Table) -> Result<()> {
     service_account(&server.access).await?;
     let round = AtomicUsize::new(0);
-    for (clients, protocol) in
-        [(1, Protocol::Http1), (1, Protocol::Http2), (32, Protocol::Http1), (32, Protocol::Http2), (320, Protocol::Http2)]
-    {
+    for (clients, protocol) in [
+        (1, Protocol::Http1),
+        (1, Protocol::Http2),
+        (32, Protocol::Http1),
+        (32, Protocol::Http2),
+        (320, Protocol::Http2),
+    ] {
         let prefix = format!("c{}", round.fetch_add(1, Ordering::Relaxed));
         let appends = reference::synced_appends_per_second(folder, 2048)?;
         let create = move |number: usize| (Method::POST, PODS.to_owned(), pod(&format!("{prefix}-{number}")));
@@ -148,25 +167,38 @@ async fn count_lines(body: hyper::body::Incoming, enough: usize, total: Arc<Atom
     Ok(())
 }
 
-/// Streams of so many readers over few connections, each read to its end; lines per second of all together.
-async fn read_streams(access: &Access, readers: usize, path: &str, lines: usize, start: impl Future<Output = Result<()>>) -> Result<f64> {
-    let total = Arc::new(AtomicUsize::new(0));
-    let mut tasks = Vec::new();
-    let mut connection = access.connect(Protocol::Http2).await?;
-    for number in 0..readers {
-        if number > 0 && number % STREAMS == 0 {
-            connection = access.connect(Protocol::Http2).await?;
+/// Streams of so many readers over few connections, each read until it has its lines.
+struct Streams {
+    readers: usize,
+    lines: usize,
+    total: Arc<AtomicUsize>,
+    tasks: Vec<tokio::task::JoinHandle<Result<()>>>,
+    opened: Instant,
+}
+
+impl Streams {
+    async fn open(access: &Access, readers: usize, path: &str, lines: usize) -> Result<Streams> {
+        let (opened, total, mut tasks) = (Instant::now(), Arc::new(AtomicUsize::new(0)), Vec::new());
+        let mut connection = access.connect(Protocol::Http2).await?;
+        for number in 0..readers {
+            if number > 0 && number % STREAMS == 0 {
+                connection = access.connect(Protocol::Http2).await?;
+            }
+            let answer = connection.open(Method::GET, path, Bytes::new()).await?;
+            tasks.push(tokio::spawn(count_lines(answer.into_body(), lines, total.clone())));
         }
-        let answer = connection.open(Method::GET, path, Bytes::new()).await?;
-        tasks.push(tokio::spawn(count_lines(answer.into_body(), lines, total.clone())));
+        Ok(Streams { readers, lines, total, tasks, opened })
     }
-    let begun = Instant::now();
-    start.await?;
-    for task in tasks {
-        task.await??;
+
+    /// Lines per second of all together, from a moment until the last reader has its last line.
+    async fn per_second_since(self, begun: Instant) -> Result<f64> {
+        for task in self.tasks {
+            task.await??;
+        }
+        let wanted = self.readers * self.lines;
+        anyhow::ensure!(self.total.load(Ordering::Relaxed) >= wanted, "some lines never came");
+        Ok(wanted as f64 / begun.elapsed().as_secs_f64())
     }
-    anyhow::ensure!(total.load(Ordering::Relaxed) >= readers * lines, "some lines never came");
-    Ok((readers * lines) as f64 / begun.elapsed().as_secs_f64())
 }
 
 pub async fn fan_out(server: &Server, hello: &Server, quick: bool, table: &mut Table) -> Result<()> {
@@ -174,22 +206,37 @@ pub async fn fan_out(server: &Server, hello: &Server, quick: bool, table: &mut T
     let scales: &[usize] = if quick { &[10, 100, 1000] } else { &[1, 10, 100, 1000] };
     for watchers in scales {
         let events = (WATCH_BYTES_MAX / 2500 / watchers).min(4000);
-        let mut lister = server.access.connect(Protocol::Http1).await?;
-        let list = lister.call(Method::GET, &format!("{PODS}?limit=1"), Bytes::new()).await?;
-        let list: serde_json::Value = serde_json::from_slice(&list)?;
-        let revision = list["metadata"]["resourceVersion"].as_str().context("a list has a revision")?.to_owned();
-        let path = format!("{PODS}?watch=1&resourceVersion={revision}");
-        let (access, prefix) = (server.access.clone(), format!("f{watchers}"));
-        let write = async move { write_pods(&access, &prefix, events).await };
-        let value = read_streams(&server.access, *watchers, &path, events, write).await?;
-        let bare = read_streams(&hello.access, *watchers, &format!("/stream/{events}"), events, async { Ok(()) }).await?;
+        let value = watched(&server.access, *watchers, events, "f").await?;
+        let bare = Streams::open(&hello.access, *watchers, &format!("/stream/{events}"), events).await?;
+        let opened = bare.opened;
+        let bare = bare.per_second_since(opened).await?;
         let scale = format!("{watchers} watchers, {events} events");
         let reference = ("bare TLS server, same lines", bare);
         table.add(Row { figure: "watch events delivered", scale, value, unit: "/s", reference });
     }
     let reference = ("before the watchers", before);
-    table.add(Row { figure: "resident after fan-out", scale: "1000 watchers".into(), value: server.resident_mb()?, unit: "MB", reference });
+    table.add(Row {
+        figure: "resident after fan-out",
+        scale: "1000 watchers".into(),
+        value: server.resident_mb()?,
+        unit: "MB",
+        reference,
+    });
     Ok(())
+}
+
+/// Events per second that reach so many watchers of pods while 32 clients create them.
+async fn watched(access: &Access, watchers: usize, events: usize, prefix: &str) -> Result<f64> {
+    let mut lister = access.connect(Protocol::Http1).await?;
+    let list = lister.call(Method::GET, &format!("{PODS}?limit=1"), Bytes::new()).await?;
+    let list: serde_json::Value = serde_json::from_slice(&list)?;
+    let revision = list["metadata"]["resourceVersion"].as_str().context("a list has a revision")?;
+    let path = format!("{PODS}?watch=1&resourceVersion={revision}");
+    let prefix = format!("{prefix}{watchers}");
+    let streams = Streams::open(access, watchers, &path, events).await?;
+    let begun = Instant::now();
+    write_pods(access, &prefix, events).await?;
+    streams.per_second_since(begun).await
 }
 
 /// Creates pods by 32 clients.
@@ -197,7 +244,8 @@ async fn write_pods(access: &Access, prefix: &str, count: usize) -> Result<()> {
     let number = Arc::new(AtomicUsize::new(0));
     let mut tasks = Vec::new();
     for _ in 0..32 {
-        let (mut connection, number, prefix) = (access.connect(Protocol::Http2).await?, number.clone(), prefix.to_owned());
+        let (mut connection, number, prefix) =
+            (access.connect(Protocol::Http2).await?, number.clone(), prefix.to_owned());
         tasks.push(tokio::spawn(async move {
             loop {
                 let mine = number.fetch_add(1, Ordering::Relaxed);
@@ -210,6 +258,34 @@ async fn write_pods(access: &Access, prefix: &str, count: usize) -> Result<()> {
     }
     for task in tasks {
         task.await??;
+    }
+    Ok(())
+}
+
+/// The same measurements on another API server beside ours, turn by turn, so that both meet the same machine.
+pub async fn against(server: &Server, other: &Access, table: &mut Table) -> Result<()> {
+    service_account(other).await?;
+    for (clients, protocol) in [(1, Protocol::Http2), (32, Protocol::Http2), (32, Protocol::Http1)] {
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for round in 0..3 {
+            let create = move |number: usize| {
+                let name = format!("a{clients}-{}-{round}-{number}", protocol as u8);
+                (Method::POST, PODS.to_owned(), pod(&name))
+            };
+            ours.push(per_second(&server.access, protocol, clients, create).await?);
+            theirs.push(per_second(other, protocol, clients, create).await?);
+        }
+        let scale = format!("{clients} clients, {}", protocol.name());
+        let reference = ("the other API server", median(theirs));
+        table.add(Row { figure: "durable creates", scale, value: median(ours), unit: "/s", reference });
+    }
+    for watchers in [100, 1000] {
+        let events = (WATCH_BYTES_MAX / 2500 / watchers).min(1000);
+        let ours = watched(&server.access, watchers, events, "ga").await?;
+        let theirs = watched(other, watchers, events, "ga").await?;
+        let scale = format!("{watchers} watchers, {events} events");
+        let reference = ("the other API server", theirs);
+        table.add(Row { figure: "watch events delivered", scale, value: ours, unit: "/s", reference });
     }
     Ok(())
 }
@@ -234,9 +310,21 @@ pub async fn memory_and_lists(server: &Server, pods: usize, table: &mut Table) -
     table.add(Row { figure: "resident beyond idle", scale: scale.clone(), value: full - idle, unit: "MB", reference });
     let ms = median(times);
     let parse = reference::parse_ms(&bytes)?;
-    table.add(Row { figure: "list all", scale: scale.clone(), value: ms, unit: "ms", reference: ("parsing it as JSON", parse) });
+    table.add(Row {
+        figure: "list all",
+        scale: scale.clone(),
+        value: ms,
+        unit: "ms",
+        reference: ("parsing it as JSON", parse),
+    });
     let rate = |ms: f64| megabytes / ms * 1000.0;
-    table.add(Row { figure: "list all", scale: scale.clone(), value: rate(ms), unit: "MB/s", reference: ("parsing it as JSON", rate(parse)) });
+    table.add(Row {
+        figure: "list all",
+        scale: scale.clone(),
+        value: rate(ms),
+        unit: "MB/s",
+        reference: ("parsing it as JSON", rate(parse)),
+    });
     let begun = Instant::now();
     let pages = read_pages(server).await?;
     let paged = begun.elapsed().as_secs_f64() * 1000.0;

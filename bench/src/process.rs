@@ -3,11 +3,12 @@
 use crate::wire::Access;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 const START_MAX: Duration = Duration::from_secs(30);
@@ -49,22 +50,15 @@ impl Server {
     }
 
     /// The reference: a TLS server that reads the body and answers with fixed bytes.
-    pub async fn hello() -> Result<Server> {
-        let mut command = tokio::process::Command::new(std::env::current_exe()?);
+    pub fn hello() -> Result<Server> {
+        let mut command = Command::new(std::env::current_exe()?);
         let begun = Instant::now();
-        let mut child = command.arg("hello").stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
-        let output = child.stdout.take().context("its output is piped")?;
-        let mut kubeconfig = String::new();
-        let mut lines = BufReader::new(output).lines();
-        while let Some(line) = lines.next_line().await?.filter(|line| line != "---") {
-            kubeconfig.push_str(&line);
-            kubeconfig.push('\n');
-        }
-        let access = Access::from_kubeconfig(&kubeconfig)?;
-        // From here on it is an ordinary child that is killed with its `Server`.
-        let pid = child.id().context("it runs")?;
-        std::mem::forget(child);
-        let child = Command::new("tail").args(["--pid", &pid.to_string(), "-f", "/dev/null"]).spawn()?;
+        let mut child = command.arg("hello").stdout(Stdio::piped()).spawn()?;
+        let output = BufReader::new(child.stdout.take().context("its output is piped")?);
+        // The first lines are all it ever prints, so this blocks for the start only.
+        let lines = output.lines().map_while(Result::ok).take_while(|line| line != "---");
+        let kubeconfig: Vec<String> = lines.collect();
+        let access = Access::from_kubeconfig(&kubeconfig.join("\n"))?;
         Ok(Server { child, access, started_in: begun.elapsed() })
     }
 

@@ -24,7 +24,8 @@ impl Table {
 
     /// Markdown, so that it can go into the README as it is.
     pub fn render(&self) -> String {
-        let mut lines = vec!["| figure | scale | value | unit | reference in the same run | its value | ratio |".to_owned()];
+        let mut lines =
+            vec!["| figure | scale | value | unit | reference in the same run | its value | ratio |".to_owned()];
         lines.push("|---|---|---:|---|---|---:|---:|".to_owned());
         lines.extend(self.rows.iter().map(|row| format!("| {} |", cells(row).join(" | "))));
         lines.join("\n")

@@ -51,7 +51,8 @@ impl Access {
         for certificate in CertificateDer::pem_slice_iter(&pem(&cluster["certificate-authority-data"])?) {
             roots.add(certificate?)?;
         }
-        let chain = CertificateDer::pem_slice_iter(&pem(&user["client-certificate-data"])?).collect::<Result<_, _>>()?;
+        let chain =
+            CertificateDer::pem_slice_iter(&pem(&user["client-certificate-data"])?).collect::<Result<_, _>>()?;
         let key = PrivateKeyDer::from_pem_slice(&pem(&user["client-key-data"])?)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let tls = ClientConfig::builder_with_provider(provider)

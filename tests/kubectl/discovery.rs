@@ -15,7 +15,8 @@ fn aggregated(path: &str) -> Value {
 fn version_is_a_kubernetes_release_that_says_who_answers() {
     let version = get("/version").ok();
     let keys: Vec<&str> = version.as_object().unwrap().keys().map(String::as_str).collect();
-    let expected = ["buildDate", "compiler", "gitCommit", "gitTreeState", "gitVersion", "goVersion", "major", "minor", "platform"];
+    let expected =
+        ["buildDate", "compiler", "gitCommit", "gitTreeState", "gitVersion", "goVersion", "major", "minor", "platform"];
     assert_eq!(keys, expected);
     assert!(version.as_object().unwrap().values().all(Value::is_string));
     assert!(version["gitVersion"].as_str().unwrap().starts_with("v1.35.0+volley."), "{version}");
@@ -62,8 +63,10 @@ fn the_aggregated_core_document_has_one_nameless_group() {
     assert_eq!(nodes["scope"], "Cluster");
     let scale = aggregated("/apis");
     let apps = scale["items"].as_array().unwrap().iter().find(|g| g["metadata"]["name"] == "apps").unwrap();
-    let deployments = apps["versions"][0]["resources"].as_array().unwrap().iter().find(|r| r["resource"] == "deployments");
-    let scale = deployments.unwrap()["subresources"].as_array().unwrap().iter().find(|s| s["subresource"] == "scale").unwrap();
+    let deployments =
+        apps["versions"][0]["resources"].as_array().unwrap().iter().find(|r| r["resource"] == "deployments");
+    let scale =
+        deployments.unwrap()["subresources"].as_array().unwrap().iter().find(|s| s["subresource"] == "scale").unwrap();
     assert_eq!(scale["responseKind"], json!({"group": "autoscaling", "version": "v1", "kind": "Scale"}));
 }
 
@@ -77,7 +80,8 @@ fn versions_of_a_group_come_highest_first_and_the_first_is_preferred() {
     }
     let names: Vec<&str> = groups["groups"].as_array().unwrap().iter().map(|g| g["name"].as_str().unwrap()).collect();
     let aggregated = aggregated("/apis");
-    let again: Vec<&str> = aggregated["items"].as_array().unwrap().iter().map(|g| g["metadata"]["name"].as_str().unwrap()).collect();
+    let again: Vec<&str> =
+        aggregated["items"].as_array().unwrap().iter().map(|g| g["metadata"]["name"].as_str().unwrap()).collect();
     assert_eq!(names, again, "both forms have one order");
     let versions = get("/apis/autoscaling").ok()["versions"].clone();
     let versions: Vec<&str> = versions.as_array().unwrap().iter().map(|v| v["version"].as_str().unwrap()).collect();
@@ -89,7 +93,10 @@ fn versions_of_a_group_come_highest_first_and_the_first_is_preferred() {
 fn an_unchanged_discovery_document_is_not_sent_again() {
     for path in ["/api", "/apis"] {
         let first = request("GET", path).header("Accept", AGGREGATED).send();
-        assert_eq!(first.header("content-type"), "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
+        assert_eq!(
+            first.header("content-type"),
+            "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+        );
         assert_eq!(first.header("vary"), "Accept");
         let tag = first.header("etag");
         assert!(tag.starts_with('"') && tag.ends_with('"'), "{tag}");
@@ -112,10 +119,16 @@ fn legacy_discovery_has_the_documented_shape() {
         list["resources"].as_array().unwrap().iter().find(|r| r["name"] == name).cloned().unwrap_or_default()
     };
     let eviction = entry(&core, "pods/eviction");
-    assert_eq!((&eviction["group"], &eviction["version"], &eviction["kind"]), (&json!("policy"), &json!("v1"), &json!("Eviction")));
+    assert_eq!(
+        (&eviction["group"], &eviction["version"], &eviction["kind"]),
+        (&json!("policy"), &json!("v1"), &json!("Eviction"))
+    );
     assert_eq!(eviction["singularName"], "");
     assert_eq!(entry(&core, "serviceaccounts/token")["group"], "authentication.k8s.io");
-    assert_eq!(entry(&core, "namespaces")["verbs"], json!(["create", "delete", "get", "list", "patch", "update", "watch"]));
+    assert_eq!(
+        entry(&core, "namespaces")["verbs"],
+        json!(["create", "delete", "get", "list", "patch", "update", "watch"])
+    );
     let apps = get("/apis/apps/v1").ok();
     assert_eq!(apps["apiVersion"], "v1");
     assert_eq!(entry(&apps, "deployments/scale")["kind"], "Scale");
@@ -215,7 +228,9 @@ fn wide_api_resources_show_verbs_and_categories() {
         format!("pods  po  v1  true  Pod  {all}  all"),
         "namespaces  ns  v1  false  Namespace  create,delete,get,list,patch,update,watch".to_owned(),
         "bindings  v1  true  Binding  create".to_owned(),
-        format!("customresourcedefinitions  crd,crds  apiextensions.k8s.io/v1  false  CustomResourceDefinition  {all}  api-extensions"),
+        format!(
+            "customresourcedefinitions  crd,crds  apiextensions.k8s.io/v1  false  CustomResourceDefinition  {all}  api-extensions"
+        ),
     ] {
         assert!(listed.contains(&line), "`{line}` is missing in {listed:#?}");
     }
@@ -287,7 +302,11 @@ fn every_resource_has_a_patch_operation_with_field_validation() {
         let patch = &document["paths"][item]["patch"];
         assert_eq!(patch["x-kubernetes-group-version-kind"]["kind"], kind, "{item}");
         let parameters = [&patch["parameters"], &document["paths"][item]["parameters"]];
-        let named = parameters.iter().filter_map(|p| p.as_array()).flatten().any(|p| p["name"] == "fieldValidation" && p["in"] == "query");
+        let named = parameters
+            .iter()
+            .filter_map(|p| p.as_array())
+            .flatten()
+            .any(|p| p["name"] == "fieldValidation" && p["in"] == "query");
         assert!(named, "{item}");
     }
 }
@@ -312,7 +331,10 @@ fn every_kubectl_validates_explains_and_applies_with_the_documents() {
         assert_eq!(space.ok(&["replace", "-f", file]), "configmap/a replaced\n");
         assert_eq!(space.ok(&["apply", "-f", file]), "configmap/a configured\n");
         let explained = space.ok(&["explain", "pod.spec.containers"]);
-        assert!(explained.starts_with("KIND:       Pod\nVERSION:    v1\n\nFIELD: containers <[]Container>\n"), "{explained}");
+        assert!(
+            explained.starts_with("KIND:       Pod\nVERSION:    v1\n\nFIELD: containers <[]Container>\n"),
+            "{explained}"
+        );
         assert!(explained.contains("\n  imagePullPolicy\t<string>\n"), "{explained}");
     });
 }

@@ -70,7 +70,13 @@ pub fn anonymous(method: &str, path: &str) -> Request {
 
 /// A request that only the connection proves: it comes from the user who runs the server.
 pub fn own(method: &str, path: &str) -> Request {
-    Request { address: stage().address.clone(), method: method.into(), path: path.into(), headers: Vec::new(), body: Vec::new() }
+    Request {
+        address: stage().address.clone(),
+        method: method.into(),
+        path: path.into(),
+        headers: Vec::new(),
+        body: Vec::new(),
+    }
 }
 
 impl Request {

@@ -14,7 +14,8 @@ fn config_map(name: &str) -> serde_json::Value {
 fn every_kubectl_works_over_plain_http() {
     for kubectl in kubectls() {
         let space = Space::with(kubectl, "plain");
-        let printed = with_server(kubectl, &format!("http://{}", stage().address), &["get", "ns", &space.name, "-o", "name"]);
+        let printed =
+            with_server(kubectl, &format!("http://{}", stage().address), &["get", "ns", &space.name, "-o", "name"]);
         assert_eq!(printed, format!("namespace/{}\n", space.name));
     }
 }
@@ -48,7 +49,8 @@ fn tls_offers_http_2_and_http_1() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), format!("namespace/{}\n", space.name));
     let curl = |flag: &str| {
         let url = format!("https://{}/version", stage().address);
-        let output = Command::new("curl").args(["-sk", flag, "-o", "/dev/null", "-w", "%{http_version}", &url]).output();
+        let output =
+            Command::new("curl").args(["-sk", flag, "-o", "/dev/null", "-w", "%{http_version}", &url]).output();
         String::from_utf8_lossy(&output.expect("curl is installed").stdout).into_owned()
     };
     assert_eq!((curl("--http2").as_str(), curl("--http1.1").as_str()), ("2", "1.1"));
@@ -122,7 +124,9 @@ fn accept_is_a_list_of_wishes() {
         let answer = request("GET", path).header("Accept", accept).send();
         answer.json()["kind"].as_str().unwrap_or_default().to_owned()
     };
-    for accept in ["*/*", "application/json", "application/json, */*", "application/vnd.kubernetes.protobuf,application/json"] {
+    for accept in
+        ["*/*", "application/json", "application/json, */*", "application/vnd.kubernetes.protobuf,application/json"]
+    {
         assert_eq!(kind(&path, accept), "ConfigMapList", "{accept}");
     }
     for accept in [
@@ -131,7 +135,10 @@ fn accept_is_a_list_of_wishes() {
     ] {
         assert_eq!(kind(&path, accept), "Table", "{accept}");
     }
-    assert_eq!(kind(&path, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"), "PartialObjectMetadataList");
+    assert_eq!(
+        kind(&path, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"),
+        "PartialObjectMetadataList"
+    );
     let one = format!("{path}/own");
     let partial = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
     assert_eq!(kind(&one, partial), "PartialObjectMetadata");
@@ -164,7 +171,8 @@ fn partial_metadata_has_only_its_metadata() {
 // K-CT-3
 #[test]
 fn errors_are_json_even_for_protobuf_clients() {
-    let answer = request("GET", "/api/v1/namespaces/nope").header("Accept", "application/vnd.kubernetes.protobuf").send();
+    let answer =
+        request("GET", "/api/v1/namespaces/nope").header("Accept", "application/vnd.kubernetes.protobuf").send();
     assert_eq!(answer.header("content-type"), "application/json");
     assert_eq!(answer.status(), (404, "NotFound".into(), "namespaces \"nope\" not found".into()));
 }
@@ -178,9 +186,11 @@ fn built_in_bodies_may_leave_out_their_type() {
     let path = space.core("configmaps/a");
     let replaced = request("PUT", &path).json(&json!({"metadata": {"name": "a"}, "data": {"k": "w"}})).send().ok();
     assert_eq!(replaced["data"]["k"], "w");
-    let wrong = post(&space.core("configmaps"), &json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "b"}}));
+    let wrong =
+        post(&space.core("configmaps"), &json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "b"}}));
     assert_eq!(wrong.code, 400, "{}", wrong.body);
-    let wrong = post(&space.core("configmaps"), &json!({"kind": "ConfigMap", "apiVersion": "v2", "metadata": {"name": "b"}}));
+    let wrong =
+        post(&space.core("configmaps"), &json!({"kind": "ConfigMap", "apiVersion": "v2", "metadata": {"name": "b"}}));
     let text = "the API version in the data (v2) does not match the expected API version (v1)";
     assert_eq!(wrong.status(), (400, "BadRequest".into(), text.into()));
 }
@@ -194,7 +204,11 @@ fn delete_options_come_in_every_form() {
     let ways: [&dyn Fn() -> crate::http::Answer; 7] = [
         &|| delete(&path),
         &|| request("DELETE", &path).json(&json!({})).send(),
-        &|| request("DELETE", &path).json(&json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"})).send(),
+        &|| {
+            request("DELETE", &path)
+                .json(&json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}))
+                .send()
+        },
         &|| request("DELETE", &path).body("application/vnd.kubernetes.protobuf", protobuf).send(),
         &|| request("DELETE", &path).body("application/yaml", "propagationPolicy: Background\n").send(),
         &|| delete(&format!("{path}?propagationPolicy=Foreground&gracePeriodSeconds=0")),
@@ -223,7 +237,10 @@ fn bodies_up_to_three_mebibytes_are_read() {
     assert_eq!(answer.status(), (422, "Invalid".into(), text.into()));
     let large = json!({"metadata": {"name": "a"}, "data": {"k": "x".repeat(2 * 1024 * 1024)}});
     let answer = post(&path, &large);
-    assert_eq!(answer.status(), (422, "Invalid".into(), "ConfigMap \"a\" is invalid: []: Too long: may not be more than 1048576 bytes".into()));
+    assert_eq!(
+        answer.status(),
+        (422, "Invalid".into(), "ConfigMap \"a\" is invalid: []: Too long: may not be more than 1048576 bytes".into())
+    );
     let huge = json!({"metadata": {"name": "a"}, "data": {"k": "x".repeat(4 * 1024 * 1024)}});
     let answer = post(&path, &huge);
     assert_eq!((answer.code, answer.status().1.as_str()), (413, "RequestEntityTooLarge"));
@@ -281,7 +298,8 @@ fn malformed_bodies_are_400_and_the_server_stays_up() {
         assert_eq!(answer.status().1, "BadRequest", "{media} {shown}");
         assert!(answer.body.len() < 4096, "the answer does not repeat the body");
     }
-    let wrong = request("POST", &path).body("application/json", r#"{"metadata": {"name": "a"}, "data": {"k": 5}}"#).send();
+    let wrong =
+        request("POST", &path).body("application/json", r#"{"metadata": {"name": "a"}, "data": {"k": 5}}"#).send();
     let text = "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: json: cannot unmarshal number into Go struct field ConfigMap.data of type string";
     assert_eq!(wrong.status(), (400, "BadRequest".into(), text.into()));
     assert_eq!(get("/readyz").code, 200);

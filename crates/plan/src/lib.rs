@@ -5,4 +5,5 @@ pub mod admit;
 pub mod bootstrap;
 pub mod control;
 pub mod custom;
+pub mod node;
 pub mod object;

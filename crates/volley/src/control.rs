@@ -57,17 +57,20 @@ pub struct Saved {
     pub bytes: u64,
 }
 
-/// Asks the running process; `None` when there is none.
+/// Asks the running process; `None` when there is none, or when it ended instead of answering.
 pub fn ask(home: &Home, question: &Ask) -> Result<Option<Answer>> {
     let Some(mut stream) = connect(home)? else { return Ok(None) };
-    let answer = exchange(&mut stream, question).with_context(|| {
+    let line = exchange(&mut stream, question).with_context(|| {
         let log = home.log();
         format!("the running process did not answer\nhint: its log is `{}`", log.display())
     })?;
-    match answer {
+    if line.is_empty() {
+        return Ok(None);
+    }
+    match serde_json::from_str(&line).with_context(|| format!("the running process answered `{line}`"))? {
         Answer::Failed(report) => Err(report.into()),
         Answer::Stopping => wait_for_end(stream, home).map(|()| Some(Answer::Stopping)),
-        Answer::Status(_) | Answer::Saved(_) => Ok(Some(answer)),
+        answer @ (Answer::Status(_) | Answer::Saved(_)) => Ok(Some(answer)),
     }
 }
 
@@ -81,16 +84,17 @@ fn connect(home: &Home) -> Result<Option<blocking::UnixStream>> {
     }
 }
 
-fn exchange(stream: &mut blocking::UnixStream, question: &Ask) -> Result<Answer> {
+/// One line there, one line back; an empty one from a process that ends, whether or not it still took ours.
+fn exchange(stream: &mut blocking::UnixStream, question: &Ask) -> Result<String> {
     let may_take_long = matches!(question, Ask::Backup(_));
     stream.set_read_timeout((!may_take_long).then_some(ANSWER_TIMEOUT))?;
-    writeln!(stream, "{}", serde_json::to_string(question)?)?;
+    let request = serde_json::to_string(question)? + "\n";
     let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line)?;
-    if line.is_empty() {
-        return Err(anyhow!("it ended"));
+    let exchanged = stream.write_all(request.as_bytes()).and_then(|()| BufReader::new(stream).read_line(&mut line));
+    match exchanged {
+        Err(error) if !matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => Err(error.into()),
+        Ok(_) | Err(_) => Ok(line),
     }
-    Ok(serde_json::from_str(&line)?)
 }
 
 /// The process keeps the connection of the one who stopped it, and its end closes it.

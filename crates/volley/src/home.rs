@@ -3,7 +3,7 @@
 //! The running process holds a lock on `volley.lock` until it ends, however it ends, so a pid file left by a crash, or
 //! one whose number now belongs to another program, is never mistaken for a running process.
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -104,23 +104,19 @@ impl Home {
         opened.with_context(|| format!("failed to open `{}`", path.display()))
     }
 
-    /// Makes this process the one that runs in this home.
-    pub fn claim(&self) -> Result<Claim> {
+    /// Makes this process the one that runs in this home; `None` when another one is.
+    pub fn claim(&self) -> Result<Option<Claim>> {
         self.create()?;
         let lock = self.open_lock("volley.lock")?;
         match lock.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => bail!(
-                "another volley runs in `{}`\nhint: `volley status` shows it, `volley down` stops it; or choose another \
-                 folder with --home",
-                self.folder.display()
-            ),
+            Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(source)) => {
                 return Err(source).with_context(|| format!("failed to lock `{}`", self.folder.display()));
             }
         }
         write_private(&self.pid(), &format!("{}\n", std::process::id()))?;
-        Ok(Claim { home: self.clone(), _lock: lock })
+        Ok(Some(Claim { home: self.clone(), _lock: lock }))
     }
 }
 
@@ -188,9 +184,10 @@ mod tests {
     fn one_process_at_a_time_runs_in_a_home() {
         let (_folder, home) = home();
         let claim = home.claim().unwrap();
-        assert!(home.claim().is_err_and(|error| error.to_string().contains("another volley runs")));
+        assert!(claim.is_some());
+        assert!(home.claim().unwrap().is_none());
         drop(claim);
-        home.claim().unwrap();
+        assert!(home.claim().unwrap().is_some());
     }
 
     #[test]

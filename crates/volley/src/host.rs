@@ -4,10 +4,10 @@
 
 use crate::cli::Global;
 use crate::control::{self, Saved};
-use crate::home::{Home, write_private};
+use crate::home::{Claim, Home, write_private};
 use crate::logs;
-use crate::status::{PartStatus, Process, Status};
-use anyhow::{Context, Result, anyhow};
+use crate::status::{self, PartStatus, Process, Status};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -26,6 +26,9 @@ use volley_cluster::{Cluster, ClusterError, Options};
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6443);
 /// Parts that have not stopped by then are cut off; whatever was acknowledged is on disk long before.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// A killed process is gone within milliseconds, on a very busy machine within a second.
+const CLAIM_TIMEOUT: Duration = Duration::from_secs(5);
+const CLAIM_PAUSE: Duration = Duration::from_millis(5);
 /// One thread answers while another works; the store's writer has its own.
 const WORKER_THREADS: usize = 2;
 
@@ -71,18 +74,45 @@ pub fn run(
     if let Err(error) = &result {
         tracing::error!("{error:#}");
     }
-    // A thread that still blocks must not keep the process.
-    runtime.shutdown_background();
-    result
-}
-
-async fn host(home: &Home, listen: &Listen, hangup: Hangup, tell: impl FnOnce(&Ready) -> Result<()>) -> Result<()> {
-    let claim = home.claim()?;
-    let asked = serve(home, listen, hangup, tell).await?;
+    // Ends what connections still hold, the store above all; a thread that blocks for longer must not keep the process.
+    runtime.shutdown_timeout(STOP_TIMEOUT);
+    let (claim, asked) = result?;
     // In this order: the one who asked for the end takes the closed connection for it, and may start another at once.
     drop(claim);
     drop(asked);
     Ok(())
+}
+
+/// Serves until the end. What comes back is to be held until nothing runs any more: the claim, and the connection of the
+/// one who asked for the end.
+async fn host(
+    home: &Home,
+    listen: &Listen,
+    hangup: Hangup,
+    tell: impl FnOnce(&Ready) -> Result<()>,
+) -> Result<(Claim, Option<std::os::unix::net::UnixStream>)> {
+    let claim = claim(home).await?;
+    let asked = serve(home, listen, hangup, tell).await?;
+    Ok((claim, asked.map(UnixStream::into_std).transpose()?))
+}
+
+/// Claims the home, unless somebody answers there. One that does not answer is on its way out: it was killed, and the
+/// kernel is about to give its lock up.
+async fn claim(home: &Home) -> Result<Claim> {
+    let began = Instant::now();
+    loop {
+        if let Some(claim) = home.claim()? {
+            return Ok(claim);
+        }
+        if began.elapsed() > CLAIM_TIMEOUT || status::of(home)?.is_some() {
+            bail!(
+                "another volley runs in `{}`\nhint: `volley status` shows it, `volley down` stops it; or choose another \
+                 folder with --home",
+                home.folder().display()
+            );
+        }
+        tokio::time::sleep(CLAIM_PAUSE).await;
+    }
 }
 
 /// Serves until the end; the connection of the one who asked for it, if somebody did.
@@ -105,8 +135,8 @@ async fn serve(
     write_private(&home.kubeconfig(), cluster.kubeconfig())?;
     let running = Arc::new(Running::new(home, &cluster));
     announce.send_replace(Some(running.clone()));
-    tell(&Ready { status: running.status().await, note })?;
     tracing::info!(address = %cluster.address(), home = %home.folder().display(), "ready");
+    tell(&Ready { status: running.status().await, note })?;
 
     let asked = ends.next().await;
     tracing::info!("stopping");

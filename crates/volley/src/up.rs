@@ -56,6 +56,15 @@ pub enum Part {
     Cluster,
 }
 
+impl Part {
+    /// The word on the command line.
+    fn word(self) -> &'static str {
+        match self {
+            Part::Cluster => "cluster",
+        }
+    }
+}
+
 /// The line that the background process writes.
 #[derive(Debug, Serialize, Deserialize)]
 enum Handoff {
@@ -124,6 +133,9 @@ impl Up {
         command.arg("--home").arg(home.folder()).args(["--log-format", global.log_format.word()]);
         command.args(std::iter::repeat_n("-v", global.verbose.into()));
         command.args(["up", "--handoff"]);
+        for part in &self.only {
+            command.args(["--only", part.word()]);
+        }
         if let Some(address) = self.listen.listen {
             command.args(["--listen", &address.to_string()]);
         }

@@ -23,13 +23,17 @@ pub struct Version {
 #[serde(rename_all = "camelCase")]
 struct Facts {
     version: &'static str,
+    /// The release of Kubernetes whose API is served.
+    kubernetes: String,
     system: String,
 }
 
 impl Version {
     pub fn run(self) -> Result<ExitCode> {
         let system = format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH);
-        self.output.print(&Facts { version: env!("CARGO_PKG_VERSION"), system })?;
+        let server = volley_cluster::apiserver::discovery::version();
+        let kubernetes = server["gitVersion"].as_str().unwrap_or_default().to_owned();
+        self.output.print(&Facts { version: env!("CARGO_PKG_VERSION"), kubernetes, system })?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -37,7 +41,8 @@ impl Version {
 impl Show for Facts {
     fn rows(&self, wide: bool) -> Vec<Vec<String>> {
         let line = format!("volley {}", self.version);
-        vec![vec![if wide { format!("{line} {}", self.system) } else { line }]]
+        let (kubernetes, system) = (&self.kubernetes, &self.system);
+        vec![vec![if wide { format!("{line}, Kubernetes {kubernetes}, {system}") } else { line }]]
     }
 
     fn names(&self) -> Vec<String> {

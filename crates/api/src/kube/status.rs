@@ -92,12 +92,20 @@ impl ApiError {
 
     /// One 422 answer for all problems of an object; `kind` is the Kind, not the plural.
     pub fn invalid(group: &str, kind: &str, name: &str, mut errors: Vec<FieldError>) -> Self {
-        errors.sort_by(|a, b| a.path.cmp(&b.path));
+        // The note that other checks were left out has no place in the object; it stands after the faults it speaks of.
+        errors.sort_by(|a, b| (a.path == "<nil>", &a.path).cmp(&(b.path == "<nil>", &b.path)));
         let causes: Vec<Value> =
             errors.iter().map(|e| json!({"reason": e.problem.reason(), "message": e.text, "field": e.path})).collect();
-        let list = match errors.as_slice() {
-            [one] => one.to_string(),
-            many => format!("[{}]", many.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+        // The message says each thing once; the causes are all there.
+        let mut texts: Vec<String> = Vec::new();
+        for text in errors.iter().map(ToString::to_string) {
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        let list = match texts.as_slice() {
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
         };
         let mut error = Self::of(
             422,
@@ -132,5 +140,18 @@ impl ApiError {
             status["details"] = self.details.clone();
         }
         status
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_says_each_thing_once() {
+        let error = FieldError::required("spec.a", "");
+        let twice = ApiError::invalid("", "Pod", "p", vec![error.clone(), error]);
+        assert_eq!(twice.message, "Pod \"p\" is invalid: spec.a: Required value");
+        assert_eq!(twice.details["causes"].as_array().map(Vec::len), Some(2));
     }
 }

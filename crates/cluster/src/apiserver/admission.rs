@@ -2,9 +2,12 @@
 
 use super::ApiServer;
 use super::call::Call;
+use super::local;
 use super::object::{self, Meta};
 use crate::store::{Change, Expect, Write};
 use serde_json::Value;
+use volley_api::kube::field::FieldError;
+use volley_api::kube::quantity::Quantity;
 use volley_api::kube::status::ApiError;
 use volley_api::kube::{defaults, text, time};
 use volley_plan::admit::{self, limits, quota};
@@ -14,7 +17,7 @@ impl ApiServer {
     /// Objects of a bucket below a prefix, parsed; for the few that admission looks at.
     pub fn facts(&self, bucket: &str, prefix: &str) -> Vec<Value> {
         let bucket = self.store.bucket(bucket);
-        self.store.list(&bucket, prefix).entries.iter().map(|stored| object::parse(stored)).collect()
+        self.store.list(&bucket, prefix).entries.iter().map(|stored| object::parsed(stored).clone()).collect()
     }
 
     /// Fills in and refuses, for a new object.
@@ -25,7 +28,7 @@ impl ApiServer {
         }
         if resource.custom.as_ref().is_some_and(|custom| custom.is_terminating) {
             let why = "create not allowed while custom resource definition is terminating";
-            return Err(ApiError::new(405, "MethodNotAllowed", why));
+            return Err(call.forbidden(text(object, "metadata.name"), why));
         }
         let name = text(object, "metadata.name").to_owned();
         let refuse = |why: String| call.forbidden(&name, &why);
@@ -37,7 +40,7 @@ impl ApiServer {
                 let accounts = self.store.bucket("serviceaccounts");
                 let look_up = |name: &str| {
                     let stored = self.store.get(&accounts, &format!("{namespace}{name}"));
-                    stored.map(|stored| object::parse(&stored))
+                    stored.map(|stored| object::parsed(&stored).clone())
                 };
                 admit::service_account(object, look_up, &suffix).map_err(refuse)?;
                 admit::tolerations(object);
@@ -47,6 +50,7 @@ impl ApiServer {
                 defaults::pod::scheduling_gated(object, &time::seconds(call.now));
                 defaults::pod::match_label_keys(object);
             }
+            ("", "Node") => volley_plan::control::node::taint_new(object),
             ("", "PersistentVolumeClaim") => {
                 admit::storage_class(object, &self.facts("storage.k8s.io/storageclasses", ""));
                 limits::claim(object, &self.facts("limitranges", &namespace)).map_err(refuse)?;
@@ -56,6 +60,9 @@ impl ApiServer {
                 admit::priority_class(object, &others).map_err(refuse)?;
             }
             ("", "Service") => self.assign_addresses(call, object, None)?,
+            ("batch", "CronJob") => check_zone(call, object, None)?,
+            // The cluster's own node is ready from the start; others say so themselves.
+            ("", "Node") if !local::is_own(&call.user) => defaults::prepare::taint_new_node(object),
             ("rbac.authorization.k8s.io", _) => self.check_escalation(call, object)?,
             _ => {}
         }
@@ -71,6 +78,9 @@ impl ApiServer {
         let resource = call.resource.clone();
         match (&*resource.group, &*resource.kind) {
             ("", "Service") => self.assign_addresses(call, new, Some(old))?,
+            ("", "Pod") => admit::tolerations(new),
+            ("", "PersistentVolumeClaim") => self.check_growth(call, new, old)?,
+            ("batch", "CronJob") => check_zone(call, new, Some(old))?,
             ("rbac.authorization.k8s.io", _) if without_metadata(new) != without_metadata(old) => {
                 self.check_escalation(call, new)?;
             }
@@ -79,12 +89,28 @@ impl ApiServer {
         Ok(())
     }
 
+    /// A bound claim grows only where its class says that volumes can.
+    fn check_growth(&self, call: &Call, new: &Value, old: &Value) -> Result<(), ApiError> {
+        let size = |claim: &Value| Quantity::parse(text(claim, "spec.resources.requests.storage")).ok();
+        if text(old, "status.phase") != "Bound" || size(new) <= size(old) {
+            return Ok(());
+        }
+        let classes = self.facts("storage.k8s.io/storageclasses", text(new, "spec.storageClassName"));
+        let own = classes.iter().find(|class| text(class, "metadata.name") == text(new, "spec.storageClassName"));
+        if own.is_some_and(|class| class["allowVolumeExpansion"] == true) {
+            return Ok(());
+        }
+        let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize";
+        Err(call.forbidden(text(new, "metadata.name"), why))
+    }
+
     /// The namespace exists and is not going away (spec K-NS-1, K-NS-3).
     fn check_namespace(&self, call: &Call, object: &Value) -> Result<(), ApiError> {
         let namespace = &call.path.namespace;
         let bucket = self.store.bucket("namespaces");
-        let stored = self.store.get(&bucket, namespace).ok_or_else(|| ApiError::not_found("", "namespaces", namespace))?;
-        if text(&object::parse(&stored), "status.phase") != "Terminating" {
+        let stored =
+            self.store.get(&bucket, namespace).ok_or_else(|| ApiError::not_found("", "namespaces", namespace))?;
+        if text(object::parsed(&stored), "status.phase") != "Terminating" {
             return Ok(());
         }
         let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
@@ -95,13 +121,10 @@ impl ApiServer {
         Err(error)
     }
 
-    fn assign_addresses(&self, call: &Call, object: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
-        let dry_run = call.query.get("dryRun").is_some();
+    fn assign_addresses(&self, call: &mut Call, object: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
         let name = text(object, "metadata.name").to_owned();
-        self.addresses.assign(object, old).map_err(|error| call.invalid(&name, vec![error]))?;
-        if dry_run && old.is_none() {
-            self.addresses.release(object);
-        }
+        let reserved = self.addresses.assign(object, old).map_err(|error| call.invalid(&name, vec![error]))?;
+        call.reserved = Some(reserved);
         Ok(())
     }
 
@@ -151,6 +174,18 @@ impl ApiServer {
         }
         writes
     }
+}
+
+/// A new time zone must be one that this machine knows.
+fn check_zone(call: &Call, new: &Value, old: Option<&Value>) -> Result<(), ApiError> {
+    let zone = text(new, "spec.timeZone");
+    let is_kept = old.is_some_and(|old| text(old, "spec.timeZone") == zone);
+    let zones = jiff::tz::db();
+    if zone.is_empty() || is_kept || zones.get(zone).is_ok() || zones.available().next().is_none() {
+        return Ok(());
+    }
+    let error = FieldError::invalid("spec.timeZone", zone, &format!("unknown time zone {zone}"));
+    Err(call.invalid(text(new, "metadata.name"), vec![error]))
 }
 
 fn without_metadata(object: &Value) -> Vec<(&String, &Value)> {

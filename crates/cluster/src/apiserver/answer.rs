@@ -30,7 +30,9 @@ impl http_body::Body for Body {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut *self {
             Body::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Body::Pieces(stream) | Body::Stream(stream) => stream.as_mut().poll_next(cx).map(|piece| piece.map(|b| Ok(Frame::data(b)))),
+            Body::Pieces(stream) | Body::Stream(stream) => {
+                stream.as_mut().poll_next(cx).map(|piece| piece.map(|b| Ok(Frame::data(b))))
+            }
         }
     }
 
@@ -94,8 +96,11 @@ pub fn text(code: u16, body: impl Into<Bytes>) -> Answer {
 /// Errors are JSON Status objects whatever was accepted (spec K-CT-3).
 pub fn error(error: &ApiError) -> Answer {
     let mut answer = bytes(error.code, error.to_status().to_string().into());
-    if error.code == 429 {
-        answer.headers_mut().insert("retry-after", HeaderValue::from_static("1"));
+    // A client that is told to wait does so by itself; one that met a disruption budget is to be told instead.
+    let seconds = error.details["retryAfterSeconds"].as_u64();
+    let seconds = seconds.or((error.code == 429 && error.details.is_null()).then_some(1));
+    if let Some(seconds) = seconds {
+        answer.headers_mut().insert("retry-after", HeaderValue::from(seconds));
     }
     answer
 }

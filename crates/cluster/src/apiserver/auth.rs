@@ -20,8 +20,9 @@ impl ApiServer {
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
             .map(|(_, token)| token.trim());
         match (bearer, proof) {
+            // A certificate that is good settles it, as in the reference; the token is not looked at.
+            (_, Proof::Certificate(user)) => Ok(user.clone()),
             (Some(token), _) => self.token_user(token).ok_or_else(ApiError::unauthorized),
-            (None, Proof::Certificate(user)) => Ok(user.clone()),
             (None, Proof::OwnUser) if !neighbour::is_from_a_page(headers) => Ok(admin()),
             (None, Proof::OwnUser | Proof::Neighbour(_) | Proof::None) => Ok(Arc::new(User::anonymous())),
         }
@@ -35,7 +36,7 @@ impl ApiServer {
         let account = self.tokens.verify(token)?;
         let bucket = self.store.bucket("serviceaccounts");
         let stored = self.store.get(&bucket, &format!("{}/{}", account.namespace, account.name))?;
-        let uid = super::object::parse(&stored)["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        let uid = super::object::parsed(&stored)["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         (uid == account.uid).then(|| Arc::new(User::service_account(&account.namespace, &account.name, &uid)))
     }
 
@@ -44,7 +45,15 @@ impl ApiServer {
         let values = |name: &str| -> Vec<String> {
             headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).map(str::to_owned).collect()
         };
-        let Some(name) = values("impersonate-user").into_iter().next() else { return Ok(user) };
+        let Some(name) = values("impersonate-user").into_iter().next() else {
+            let groups: Vec<String> =
+                values("impersonate-group").iter().map(|g| format!("{{Group  {g}    }}")).collect();
+            if groups.is_empty() {
+                return Ok(user);
+            }
+            let groups = groups.join(" ");
+            return Err(ApiError::bad_request(format!("requested [{groups}] without impersonating a user")));
+        };
         let mut extra = std::collections::BTreeMap::new();
         for key in headers.keys().filter_map(|key| key.as_str().strip_prefix("impersonate-extra-")) {
             extra.insert(key.to_owned(), values(&format!("impersonate-extra-{key}")));

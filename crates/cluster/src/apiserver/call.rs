@@ -1,5 +1,6 @@
 //! One request on a resource, as the verbs see it: who asks for what, with which options and body.
 
+use super::addresses::Reservation;
 use super::catalogue::Resource;
 use super::request::{Query, ResourcePath};
 use bytes::Bytes;
@@ -31,6 +32,8 @@ pub struct Call {
     pub body: Bytes,
     /// The subresource that a write of the main resource came through, such as `scale`.
     pub via: &'static str,
+    /// Addresses taken for a service, until the write is done.
+    pub reserved: Option<Reservation>,
     /// Texts for `Warning` headers, gathered on the way.
     pub warnings: Vec<String>,
 }
@@ -65,7 +68,9 @@ impl Call {
     }
 
     pub fn invalid(&self, name: &str, errors: Vec<FieldError>) -> ApiError {
-        ApiError::invalid(&self.resource.group, &self.resource.kind, name, errors)
+        // Events of both groups are checked as core ones.
+        let group = if &*self.resource.kind == "Event" { "" } else { &*self.resource.group };
+        ApiError::invalid(group, &self.resource.kind, name, errors)
     }
 
     /// Checks the options of a create, update or patch; `options` names them as in `CreateOptions`.
@@ -73,9 +78,7 @@ impl Call {
         let mut errors = Vec::new();
         let dry_run: Vec<&str> = self.query.all("dryRun").filter(|value| !value.is_empty()).collect();
         if dry_run.iter().any(|value| *value != "All") {
-            let list = dry_run.iter().map(|value| format!("{value:?}")).collect::<Vec<_>>().join(", ");
-            let text = format!("Unsupported value: []string{{{list}}}: supported values: \"All\"");
-            errors.push(FieldError::new("dryRun", volley_api::kube::field::Problem::NotSupported, text));
+            errors.push(FieldError::not_supported("dryRun", serde_json::json!(dry_run), &["All"]));
         }
         let validation = match self.query.text("fieldValidation") {
             "" | "Warn" => FieldValidation::Warn,
@@ -90,8 +93,8 @@ impl Call {
         if manager.len() > MANAGER_LEN_MAX {
             errors.push(FieldError::too_long("fieldManager", MANAGER_LEN_MAX));
         }
-        if let Some(at) = manager.chars().position(|c| c.is_control()) {
-            let detail = format!("invalid character at position {at}, should only contain printable characters");
+        if let Some((at, character)) = manager.chars().enumerate().find(|(_, c)| c.is_control()) {
+            let detail = format!("invalid character U+{:04X} (at position {at})", u32::from(character));
             errors.push(FieldError::invalid("fieldManager", manager, &detail));
         }
         if !errors.is_empty() {
@@ -232,7 +235,9 @@ pub fn loose(content_type: &str, body: &[u8], kind: &str) -> Result<Value, ApiEr
     if value.is_object() || value.is_null() {
         return Ok(value);
     }
-    Err(ApiError::bad_request(format!("the object provided is unrecognized (must be of type {kind}): it is not a JSON object")))
+    Err(ApiError::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): it is not a JSON object"
+    )))
 }
 
 fn decode_json(body: &[u8], kind: &str) -> Result<(Value, Vec<String>), ApiError> {

@@ -81,8 +81,7 @@ pub fn prefix(kind: &str, api_version: &str) -> Box<str> {
     format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",").into()
 }
 
-pub const ALL_VERBS: &[&str] =
-    &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+pub const ALL_VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 const NO_DELETE_COLLECTION: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
 const CREATE: &[&str] = &["create"];
 const READ: &[&str] = &["get", "list"];
@@ -156,7 +155,7 @@ const ROWS: &[Row] = &[
     row(CORE, "PersistentVolumeClaim", ("persistentvolumeclaims", "pvc", ""), "nD", "status"),
     row(CORE, "PersistentVolume", ("persistentvolumes", "pv", ""), "cD", "status"),
     row(CORE, "Pod", ("pods", "po", "all"), "nGD", "binding eviction log status"),
-    row(CORE, "PodTemplate", ("podtemplates", "", ""), "nDk", ""),
+    row(CORE, "PodTemplate", ("podtemplates", "", ""), "nGDk", ""),
     row(CORE, "ReplicationController", ("replicationcontrollers", "rc", "all"), "nGk", "scale status"),
     row(CORE, "ResourceQuota", ("resourcequotas", "quota", ""), "nD", "status"),
     row(CORE, "Secret", ("secrets", "", ""), "n", ""),
@@ -193,10 +192,10 @@ const ROWS: &[Row] = &[
     row(("coordination.k8s.io", "v1"), "Lease", ("leases", "", ""), "nSP", ""),
     row(("node.k8s.io", "v1"), "RuntimeClass", ("runtimeclasses", "", ""), "cSPk", ""),
     row(("discovery.k8s.io", "v1"), "EndpointSlice", ("endpointslices", "", ""), "nG", ""),
-    row(DRA, "DeviceClass", ("deviceclasses", "", ""), "cGk", ""),
-    row(DRA, "ResourceClaim", ("resourceclaims", "", ""), "nk", "status"),
-    row(DRA, "ResourceClaimTemplate", ("resourceclaimtemplates", "", ""), "nk", ""),
-    row(DRA, "ResourceSlice", ("resourceslices", "", ""), "cGk", ""),
+    row(DRA, "DeviceClass", ("deviceclasses", "", ""), "cGDk", ""),
+    row(DRA, "ResourceClaim", ("resourceclaims", "", ""), "nDk", "status"),
+    row(DRA, "ResourceClaimTemplate", ("resourceclaimtemplates", "", ""), "nDk", ""),
+    row(DRA, "ResourceSlice", ("resourceslices", "", ""), "cGDk", ""),
     row(APPS, "ControllerRevision", ("controllerrevisions", "", ""), "nk", ""),
     row(APPS, "DaemonSet", ("daemonsets", "ds", "all"), "nGk", "status"),
     row(APPS, "Deployment", ("deployments", "deploy", "all"), "nG", "scale status"),
@@ -323,7 +322,7 @@ impl Catalogue {
 }
 
 /// How good a version is: `v2` before `v1` before `v1beta1` before `v1alpha1` before names that say nothing.
-fn rank(version: &str) -> (u8, u32, u32) {
+pub fn rank(version: &str) -> (u8, u32, u32) {
     let number = |text: &str| text.parse::<u32>().ok();
     let parsed = version.strip_prefix('v').and_then(|rest| {
         if let Some((major, beta)) = rest.split_once("beta") {
@@ -355,12 +354,23 @@ mod tests {
         let store = crate::store::Store::<()>::in_memory(crate::store::Options::default());
         let catalogue = Catalogue::new(|name| store.bucket(name), &[]);
         assert_eq!(catalogue.all().count(), ROWS.len());
-        let mut all: Vec<&str> = catalogue.all().filter(|r| r.categories.iter().any(|c| &**c == "all")).map(|r| &*r.plural).collect();
+        let mut all: Vec<&str> =
+            catalogue.all().filter(|r| r.categories.iter().any(|c| &**c == "all")).map(|r| &*r.plural).collect();
         all.dedup();
         assert_eq!(
             all,
-            ["pods", "replicationcontrollers", "services", "daemonsets", "deployments", "replicasets", "statefulsets",
-             "horizontalpodautoscalers", "cronjobs", "jobs"]
+            [
+                "pods",
+                "replicationcontrollers",
+                "services",
+                "daemonsets",
+                "deployments",
+                "replicasets",
+                "statefulsets",
+                "horizontalpodautoscalers",
+                "cronjobs",
+                "jobs"
+            ]
         );
         assert!(builtin::of("autoscaling", "v1", "Scale").is_some());
     }

@@ -1,7 +1,7 @@
 //! Custom kinds: CRDs compiled into rows of the catalogue, and kept so as CRDs change (spec K 13).
 
 use super::ApiServer;
-use super::catalogue::{ALL_VERBS, Catalogue, Resource, Role, Traits, api_version, bucket_name, prefix};
+use super::catalogue::{ALL_VERBS, Catalogue, Resource, Role, Traits, api_version, bucket_name, prefix, rank};
 use super::object;
 use crate::store::{Bucket, Change, Expect, Write};
 use jiff::Timestamp;
@@ -19,6 +19,29 @@ use volley_plan::custom::schema::Schema;
 const CRD_GROUP: &str = "apiextensions.k8s.io";
 const CRD_PLURAL: &str = "customresourcedefinitions";
 
+/// The CRD's own warning for a deprecated version, or one that names the newest version to use instead.
+fn deprecation(crd: &Value, version: &Value) -> Option<String> {
+    if version["deprecated"] != true {
+        return None;
+    }
+    if let Some(text) = version["deprecationWarning"].as_str() {
+        return Some(text.to_owned());
+    }
+    let (group, kind, name) = (text(crd, "spec.group"), text(crd, "spec.names.kind"), text(version, "name"));
+    let newer = crd["spec"]["versions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|other| other["served"] == true && other["deprecated"] != true)
+        .map(|other| text(other, "name"))
+        .filter(|other| rank(other) > rank(name));
+    let warning = format!("{group}/{name} {kind} is deprecated");
+    match newer.max_by_key(|other| rank(other)) {
+        Some(other) => Some(format!("{warning}; use {group}/{other} {kind}")),
+        None => Some(warning),
+    }
+}
+
 /// One version of a custom kind, compiled.
 #[derive(Debug)]
 pub struct CustomKind {
@@ -33,6 +56,8 @@ pub struct CustomKind {
     pub selectable_fields: Vec<SelectableField>,
     /// Whether the CRD is being deleted, so that no new instances may come (spec K-CRD-3).
     pub is_terminating: bool,
+    /// What clients of this version are told, if it is deprecated.
+    pub deprecation: Option<String>,
     /// The CRD that it was compiled from: recompiled only when this changes.
     uid: String,
     generation: i64,
@@ -49,6 +74,7 @@ impl CustomKind {
             scale: scale::Paths::of(version),
             selectable_fields: path::selectable_fields(version),
             source,
+            deprecation: deprecation(crd, version),
             is_terminating: crd["metadata"].get("deletionTimestamp").is_some(),
             uid: text(crd, "metadata.uid").to_owned(),
             generation: crd["metadata"]["generation"].as_i64().unwrap_or(0),
@@ -151,6 +177,7 @@ fn is_same(row: &Resource, crd: &Value) -> bool {
     row.custom.as_ref().is_some_and(|custom| {
         custom.uid == text(crd, "metadata.uid")
             && custom.generation == crd["metadata"]["generation"].as_i64().unwrap_or(0)
+            && custom.is_terminating == crd["metadata"].get("deletionTimestamp").is_some()
     })
 }
 

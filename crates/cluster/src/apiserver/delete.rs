@@ -36,7 +36,15 @@ impl DeleteOptions {
         if body.is_null() {
             body = json!({});
         }
+        let kind = text(&body, "kind");
+        if !matches!(kind, "" | "DeleteOptions") {
+            return Err(ApiError::bad_request(format!(
+                "no kind {kind:?} is registered for version {:?} in scheme \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\"",
+                text(&body, "apiVersion")
+            )));
+        }
         let query = &call.query;
+        query.number("gracePeriodSeconds")?;
         for key in ["propagationPolicy", "gracePeriodSeconds", "orphanDependents"] {
             if let Some(value) = query.get(key).filter(|_| body.get(key).is_none()) {
                 body[key] = serde_json::from_str(value).unwrap_or_else(|_| value.into());
@@ -45,7 +53,7 @@ impl DeleteOptions {
         let mut errors = Vec::new();
         let mut policy = text(&body, "propagationPolicy").to_owned();
         if !matches!(policy.as_str(), "" | "Orphan" | "Background" | "Foreground") {
-            let supported = ["Background", "Foreground", "Orphan", "nil"];
+            let supported = ["Foreground", "Background", "Orphan", "nil"];
             errors.push(FieldError::not_supported("propagationPolicy", policy.as_str(), &supported));
         }
         if let Some(orphan) = body["orphanDependents"].as_bool() {
@@ -60,8 +68,8 @@ impl DeleteOptions {
             .chain(body["dryRun"].as_array().into_iter().flatten().filter_map(Value::as_str))
             .filter(|value| !value.is_empty())
             .collect();
-        if let Some(bad) = dry_run.iter().find(|value| **value != "All") {
-            errors.push(FieldError::not_supported("dryRun", *bad, &["All"]));
+        if dry_run.iter().any(|value| *value != "All") {
+            errors.push(FieldError::not_supported("dryRun", json!(dry_run), &["All"]));
         }
         if !errors.is_empty() {
             return Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", errors));
@@ -123,6 +131,9 @@ impl ApiServer {
             let write = Write { bucket: resource.bucket.clone(), key: key.as_str().into(), expect, change };
             match self.commit(&resource, vec![write]).await {
                 Ok(entry) => {
+                    if gone && resource.is("", "services") {
+                        self.addresses.release(&old, None);
+                    }
                     let object = Spelling::new(&resource).parse(&entry);
                     return Ok(if gone { Deleted::Gone(object) } else { Deleted::Pending(object) });
                 }
@@ -138,6 +149,11 @@ impl ApiServer {
         const PROTECTED: &[&str] = &["default", "kube-system", "kube-public"];
         if call.resource.is("", "namespaces") && PROTECTED.contains(&call.path.name.as_str()) {
             return Err(call.forbidden(&call.path.name, "this namespace may not be deleted"));
+        }
+        const SYSTEM_CLASSES: &[&str] = &["system-node-critical", "system-cluster-critical"];
+        if call.resource.is("scheduling.k8s.io", "priorityclasses") && SYSTEM_CLASSES.contains(&call.path.name.as_str())
+        {
+            return Err(call.forbidden(&call.path.name, "this is a system priority class and cannot be deleted"));
         }
         Ok(())
     }
@@ -175,7 +191,7 @@ impl ApiServer {
                 ..call.path.clone()
             };
             match self.delete_one(call, &options).await {
-                Ok(Deleted::Gone(object) | Deleted::Pending(object)) => items.push(object),
+                Ok(Deleted::Gone(object) | Deleted::Pending(object)) => items.push(as_item(&resource, object)),
                 // Somebody else was faster, or the object is protected; neither stops the rest.
                 Err(error) if matches!(error.code, 404 | 403) => {}
                 Err(error) => return Err(error),
@@ -189,20 +205,38 @@ impl ApiServer {
     }
 }
 
-fn check_preconditions(call: &Call, old: &Value, current: &Arc<Stored>, options: &DeleteOptions) -> Result<(), ApiError> {
+/// Items of built-in lists leave out what the list says already (spec K-LIST-1).
+fn as_item(resource: &Resource, mut object: Value) -> Value {
+    if resource.custom.is_none() {
+        strategy::remove(&mut object, "kind");
+        strategy::remove(&mut object, "apiVersion");
+    }
+    object
+}
+
+fn check_preconditions(
+    call: &Call,
+    old: &Value,
+    current: &Arc<Stored>,
+    options: &DeleteOptions,
+) -> Result<(), ApiError> {
     let uid = text(old, "metadata.uid");
     let revision = current.revision.to_string();
     let why = if !options.uid.is_empty() && options.uid != uid {
-        format!("Precondition failed: UID in precondition: {}, UID in object meta: {uid}", options.uid)
+        format!(
+            "the UID in the precondition ({}) does not match the UID in record ({uid}). The object might have been deleted and then recreated",
+            options.uid
+        )
     } else if !options.revision.is_empty() && options.revision != revision {
         format!(
-            "Precondition failed: ResourceVersion in precondition: {}, ResourceVersion in object meta: {revision}",
+            "the ResourceVersion in the precondition ({}) does not match the ResourceVersion in record ({revision}). The object might have been modified",
             options.revision
         )
     } else {
         return Ok(());
     };
-    Err(ApiError::conflict(&call.resource.group, &call.resource.plural, &call.path.name, &why))
+    // The reference names the kind here, where other conflicts name the resource.
+    Err(ApiError::conflict(&call.resource.group, &call.resource.kind, &call.path.name, &why))
 }
 
 /// Marks an object for deletion; true when nothing holds it and it can go at once.
@@ -225,8 +259,9 @@ fn mark(resource: &Resource, object: &mut Value, policy: &str, grace: Option<i64
     if resource.is("", "namespaces") {
         object["status"]["phase"] = "Terminating".into();
     }
-    let held = !is_unheld(resource, object);
-    if !held && grace == 0 {
+    let gone = is_unheld(resource, object) && grace == 0;
+    // A pod is marked even when it goes at once: whoever watches learns why it went.
+    if gone && !resource.is("", "pods") {
         return true;
     }
     let marked = object["metadata"].get("deletionTimestamp").is_some();
@@ -237,11 +272,12 @@ fn mark(resource: &Resource, object: &mut Value, policy: &str, grace: Option<i64
         let at = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now);
         meta.insert("deletionTimestamp".into(), time::seconds(at).into());
         meta.insert("deletionGracePeriodSeconds".into(), grace.into());
-        if let Some(generation) = meta.get("generation").and_then(Value::as_i64).filter(|_| !marked) {
+        let counts = !marked && &*resource.kind != "CustomResourceDefinition";
+        if let Some(generation) = meta.get("generation").and_then(Value::as_i64).filter(|_| counts) {
             meta.insert("generation".into(), (generation + 1).into());
         }
     }
-    false
+    gone
 }
 
 /// Seconds between TERM and the end; only a pod on a node has any (spec K-POD-DEL-1).
@@ -262,8 +298,7 @@ fn grace_seconds(resource: &Resource, object: &Value, asked: Option<i64>) -> i64
 
 fn is_unheld(resource: &Resource, object: &Value) -> bool {
     let none = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
-    none(&object["metadata"]["finalizers"])
-        && (!resource.is("", "namespaces") || none(&object["spec"]["finalizers"]))
+    none(&object["metadata"]["finalizers"]) && (!resource.is("", "namespaces") || none(&object["spec"]["finalizers"]))
 }
 
 /// Whether an object that is being deleted has nothing left to wait for.

@@ -47,9 +47,8 @@ impl ApiServer {
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let accept = headers.get("accept").and_then(|value| value.to_str().ok()).unwrap_or_default();
         if let (["api"] | ["apis"], Some(version)) = (parts.as_slice(), aggregated_version(accept)) {
-            let body = cached(&catalogue, &format!("{path}#{version}"), || {
-                aggregated(&catalogue, parts[0] == "api", version)
-            });
+            let body =
+                cached(&catalogue, &format!("{path}#{version}"), || aggregated(&catalogue, parts[0] == "api", version));
             return Some(aggregated_answer(body, version, headers));
         }
         let document = match parts.as_slice() {
@@ -89,7 +88,9 @@ fn cached(catalogue: &Catalogue, key: &str, make: impl FnOnce() -> Value) -> Byt
 /// `v2` or `v2beta1` when the client asks for the aggregated form (spec K-DISC-3).
 fn aggregated_version(accept: &str) -> Option<&'static str> {
     accepted(accept)
-        .filter(|media| media.parameter("as") == "APIGroupDiscoveryList" && media.parameter("g") == "apidiscovery.k8s.io")
+        .filter(|media| {
+            media.parameter("as") == "APIGroupDiscoveryList" && media.parameter("g") == "apidiscovery.k8s.io"
+        })
         .find_map(|media| match media.parameter("v") {
             "v2" => Some("v2"),
             "v2beta1" => Some("v2beta1"),
@@ -165,7 +166,8 @@ fn resource_list(catalogue: &Catalogue, group: &str, version: &str) -> Value {
             resources.push(entry);
         }
     }
-    let mut list = json!({"kind": "APIResourceList", "groupVersion": api_version(group, version), "resources": resources});
+    let mut list =
+        json!({"kind": "APIResourceList", "groupVersion": api_version(group, version), "resources": resources});
     if !group.is_empty() {
         list["apiVersion"] = "v1".into();
     }
@@ -180,7 +182,8 @@ fn aggregated(catalogue: &Catalogue, core: bool, version: &str) -> Value {
             let versions: Vec<Value> = versions
                 .iter()
                 .map(|v| {
-                    let resources: Vec<Value> = catalogue.of(group, v).into_iter().map(|r| aggregated_resource(r)).collect();
+                    let resources: Vec<Value> =
+                        catalogue.of(group, v).into_iter().map(|r| aggregated_resource(r)).collect();
                     json!({"version": v, "freshness": "Current", "resources": resources})
                 })
                 .collect();

@@ -6,7 +6,7 @@ use super::call::Call;
 use super::catalogue::Resource;
 use super::object::{self, Spelling, Stored, partial, selectable};
 use super::request::{Form, View};
-use crate::store::{Listing, Revision};
+use crate::store::{Expired, Revision, Stretch};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
@@ -21,6 +21,8 @@ use volley_api::kube::status::ApiError;
 const BEHIND_WAIT: Duration = Duration::from_secs(3);
 /// How often a waiting list looks again; one machine is never behind, so this is for clients of another server.
 const BEHIND_POLL: Duration = Duration::from_millis(20);
+/// A selective page looks at this many objects at a time.
+const STRETCH_MIN: usize = 1000;
 /// Lists go out in pieces of about this size, so that a large one never stands in memory twice.
 const PIECE_BYTES: usize = 256 * 1024;
 
@@ -65,13 +67,17 @@ impl Selection {
 
 /// Where a paged list goes on: the revision of its first page and the last key that was sent.
 struct Continue {
-    revision: Revision,
+    /// None before the first page of the newest state.
+    revision: Option<Revision>,
     after: String,
+    /// How many entries are behind, selected or not.
+    rest: usize,
 }
 
 impl Continue {
     fn encode(&self) -> String {
-        URL_SAFE_NO_PAD.encode(json!({"v": "volley/v1", "rv": self.revision, "start": self.after}).to_string())
+        URL_SAFE_NO_PAD
+            .encode(json!({"v": "volley/v1", "rv": self.revision, "start": self.after, "rest": self.rest}).to_string())
     }
 
     fn decode(token: &str) -> Result<Continue, ApiError> {
@@ -80,7 +86,8 @@ impl Continue {
         let value: Value = serde_json::from_slice(&bytes).map_err(|_| bad())?;
         let revision = value["rv"].as_u64().ok_or_else(bad)?;
         let after = value["start"].as_str().ok_or_else(bad)?.to_owned();
-        Ok(Continue { revision, after })
+        let rest = value["rest"].as_u64().ok_or_else(bad)? as usize;
+        Ok(Continue { revision: Some(revision), after, rest })
     }
 }
 
@@ -137,9 +144,7 @@ impl ApiServer {
         let fields = Some(fields).filter(|selector| !selector.is_everything());
         let names: Vec<String> = match &resource.custom {
             Some(custom) => custom.selectable_fields.iter().map(|field| field.name.clone()).collect(),
-            None => {
-                selector::fields(&resource.group, &resource.kind).iter().map(|field| (*field).to_owned()).collect()
-            }
+            None => selector::fields(&resource.group, &resource.kind).iter().map(|field| (*field).to_owned()).collect(),
         };
         for field in fields.iter().flat_map(|selector| selector.names()) {
             let known = field == "metadata.name"
@@ -191,7 +196,8 @@ impl ApiServer {
             }
             View::Table => {
                 let mut table = self.table(&call.resource, metadata);
-                let rows = page.items.iter().map(|stored| self.row(&call.resource, &self.read(&call.resource, stored), call));
+                let rows =
+                    page.items.iter().map(|stored| self.row(&call.resource, &self.read(&call.resource, stored), call));
                 table["rows"] = rows.collect();
                 answer::value(200, &table, form)
             }
@@ -254,41 +260,59 @@ impl ApiServer {
     async fn page(&self, call: &Call, selection: &Selection) -> Result<Page, ApiError> {
         let query = &call.query;
         let limit = query.number("limit")?.filter(|limit| *limit > 0).map(|limit| limit as usize);
-        let (listing, after) = match query.text("continue") {
-            "" => (self.snapshot(call, selection).await?, String::new()),
-            token => {
-                if !matches!(query.text("resourceVersion"), "" | "0") || !query.text("resourceVersionMatch").is_empty() {
-                    return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
-                }
-                let at = Continue::decode(token)?;
-                let listing = self.store.list_at(&call.resource.bucket, &selection.prefix, at.revision);
-                (listing.map_err(|_| expired())?, at.after)
+        let token = query.text("continue");
+        if !token.is_empty() {
+            if !matches!(query.text("resourceVersion"), "" | "0") || !query.text("resourceVersionMatch").is_empty() {
+                return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
             }
-        };
-        let any = query.text("resourceVersion") == "0";
-        let start = listing.entries.partition_point(|stored| *stored.key <= *after.as_str() && !after.is_empty());
-        let mut items = Vec::new();
-        let mut rest = listing.entries[start..].iter();
-        for stored in rest.by_ref() {
-            if selection.matches(&call.resource, stored) {
-                items.push(stored.clone());
-            }
-            if !any && limit == Some(items.len()) {
-                break;
-            }
+            let at = Continue::decode(token)?;
+            return self.stretch(call, selection, limit.unwrap_or(usize::MAX), at).map_err(|_| expired());
         }
-        let more = if selection.is_everything() { rest.len() > 0 } else { rest.clone().any(|s| selection.matches(&call.resource, s)) };
-        let token = items.last().filter(|_| more).map(|last| {
-            Continue { revision: listing.revision, after: last.key.to_string() }.encode()
-        });
-        let remaining = Some(rest.len()).filter(|left| selection.is_everything() && *left > 0);
-        Ok(Page { revision: listing.revision, items, continue_token: token, remaining })
+        let at = self.moment(call).await?;
+        // The reference serves everything from its cache to those who take any version.
+        let limit = limit.filter(|_| query.text("resourceVersion") != "0");
+        let rest = limit.map_or(0, |_| self.store.count(&call.resource.bucket, &selection.prefix));
+        let begin = Continue { revision: at, after: String::new(), rest };
+        self.stretch(call, selection, limit.unwrap_or(usize::MAX), begin).map_err(|expired| {
+            let revision = expired.requested;
+            ApiError::gone(format!("The provided resource version is too old: {revision}, list again without one"))
+        })
     }
 
-    /// The state that `resourceVersion` and `resourceVersionMatch` ask for (spec K-LIST-5).
-    async fn snapshot(&self, call: &Call, selection: &Selection) -> Result<Listing<object::Meta>, ApiError> {
-        let query = &call.query;
+    /// Up to `limit` matching items from a place on, and where the rest begins.
+    fn stretch(&self, call: &Call, selection: &Selection, limit: usize, from: Continue) -> Result<Page, Expired> {
         let bucket = &call.resource.bucket;
+        let (mut at, mut after) = (from.revision, from.after);
+        let (mut items, mut passed) = (Vec::new(), 0);
+        loop {
+            let prefix = &*selection.prefix;
+            // One more than is wanted shows whether there is a rest.
+            let wanted = limit.saturating_sub(items.len()).saturating_add(1);
+            let count = if selection.is_everything() { wanted } else { wanted.max(STRETCH_MIN) };
+            let listing = self.store.stretch(bucket, &Stretch { prefix, after: &after, count, at })?;
+            at = Some(listing.revision);
+            let is_last = listing.entries.len() < count;
+            if let Some(last) = listing.entries.last() {
+                after = last.key.to_string();
+            }
+            for stored in listing.entries {
+                if !selection.matches(&call.resource, &stored) {
+                    passed += 1;
+                } else if items.len() < limit {
+                    items.push(stored);
+                } else {
+                    return Ok(Page::begun(items, listing.revision, from.rest, passed, selection));
+                }
+            }
+            if is_last {
+                return Ok(Page { revision: listing.revision, items, continue_token: None, remaining: None });
+            }
+        }
+    }
+
+    /// The state that `resourceVersion` and `resourceVersionMatch` ask for (spec K-LIST-5); none for the newest.
+    async fn moment(&self, call: &Call) -> Result<Option<Revision>, ApiError> {
+        let query = &call.query;
         let (wanted, how) = (query.text("resourceVersion"), query.text("resourceVersionMatch"));
         if !matches!(how, "" | "Exact" | "NotOlderThan") {
             let error = FieldError::not_supported("resourceVersionMatch", how, &["Exact", "NotOlderThan", ""]);
@@ -301,7 +325,7 @@ impl ApiServer {
                     "resourceVersionMatch is forbidden unless resourceVersion is provided",
                 ));
             }
-            return Ok(self.store.list(bucket, &selection.prefix));
+            return Ok(None);
         }
         let revision = revision(wanted)?;
         if how == "Exact" {
@@ -311,14 +335,23 @@ impl ApiServer {
                     "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
                 ));
             }
-            return self.store.list_at(bucket, &selection.prefix, revision).map_err(|_| {
-                ApiError::gone(format!("The provided resource version is too old: {revision}, list again without one"))
-            });
+            return Ok(Some(revision));
         }
         if revision > self.store.revision() && !self.reached(revision).await {
             return Err(too_large(revision, self.store.revision()));
         }
-        Ok(self.store.list(bucket, &selection.prefix))
+        Ok(None)
+    }
+}
+
+impl Page {
+    /// A page with a rest. How much of it is left is told only when nothing was selected (spec K-LIST-3).
+    fn begun(items: Vec<Arc<Stored>>, revision: Revision, rest: usize, passed: usize, selection: &Selection) -> Page {
+        // The count was taken a moment before the page, so it may be off by the writes between them, but never none.
+        let rest = rest.saturating_sub(items.len() + passed).max(1);
+        let token =
+            items.last().map(|last| Continue { revision: Some(revision), after: last.key.to_string(), rest }.encode());
+        Page { revision, items, continue_token: token, remaining: selection.is_everything().then_some(rest) }
     }
 }
 
@@ -340,7 +373,7 @@ impl ApiServer {
 pub fn revision(text: &str) -> Result<Revision, ApiError> {
     text.parse().map_err(|_| {
         ApiError::bad_request(format!(
-            "invalid resource version: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+            "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
         ))
     })
 }
@@ -352,8 +385,7 @@ pub fn list_options(field: &str, detail: &str) -> ApiError {
 fn too_large(wanted: Revision, current: Revision) -> ApiError {
     let message = format!("Too large resource version: {wanted}, current: {current}");
     let mut error = ApiError::new(504, "Timeout", format!("Timeout: {message}"));
-    error.details =
-        json!({"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}], "retryAfterSeconds": 1});
+    error.details = json!({"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}], "retryAfterSeconds": 1});
     error
 }
 

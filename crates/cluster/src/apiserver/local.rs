@@ -1,19 +1,19 @@
 //! Calls from inside the process: the controllers' way to the API, with the same rules as everybody else's.
 
 use super::ApiServer;
+use super::call;
 use super::call::{Call, WriteOptions};
 use super::catalogue::Resource;
 use super::delete::{DeleteOptions, Deleted};
 use super::object;
 use super::request::{Form, Query, ResourcePath};
 use super::write::Change;
-use super::{call, strategy};
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use volley_api::kube::status::ApiError;
-use volley_api::kube::{text, time};
+use volley_api::kube::text;
 use volley_plan::access::User;
 
 /// A named caller inside the process, such as `job-controller`.
@@ -22,11 +22,9 @@ pub struct Local<'a> {
     name: &'static str,
 }
 
-/// The object that an event is about.
-pub struct Regarding<'a> {
-    pub api_version: &'a str,
-    pub kind: &'a str,
-    pub object: &'a Value,
+/// Whether the caller stands for this machine: the placeholder of its node, or a part of the process.
+pub fn is_own(user: &User) -> bool {
+    user.name == "system:node-placeholder" || user.name.starts_with("system:volley:")
 }
 
 impl ApiServer {
@@ -56,6 +54,7 @@ impl Local<'_> {
             user_agent: self.name.to_owned(),
             body: Bytes::new(),
             via: "",
+            reserved: None,
             warnings: Vec::new(),
         }
     }
@@ -105,7 +104,7 @@ impl Local<'_> {
         object["kind"] = (*resource.kind).into();
         object["apiVersion"] = resource.api_version().into();
         let written = self.server.create_object(&mut call, object, &self.options(), None).await?;
-        Ok(written.object)
+        Ok(written.into_object(&resource))
     }
 
     /// A merge patch on the main resource.
@@ -149,7 +148,8 @@ impl Local<'_> {
     ) -> Result<Value, ApiError> {
         let mut call = self.call(self.resource(group, plural)?, namespace, name);
         call.path.subresource = subresource.to_owned();
-        Ok(self.server.modify(&mut call, change, &self.options()).await?.object)
+        let written = self.server.modify(&mut call, change, &self.options()).await?;
+        Ok(written.into_object(&call.resource))
     }
 
     /// Deletes an object if it still is the one with this uid; one that is gone already is fine.
@@ -169,6 +169,12 @@ impl Local<'_> {
     pub async fn delete_pod_now(&self, (namespace, name): (&str, &str), uid: &str) -> Result<(), ApiError> {
         let options = DeleteOptions { grace_seconds: Some(0), uid: uid.to_owned(), ..DeleteOptions::default() };
         self.delete_with("", "pods", (namespace, name), options).await
+    }
+
+    /// Deletes a pod, whichever it is, with this many seconds between TERM and KILL.
+    pub async fn delete_gracefully(&self, place: (&str, &str), seconds: i64) -> Result<(), ApiError> {
+        let options = DeleteOptions { grace_seconds: Some(seconds), ..DeleteOptions::default() };
+        self.delete_with("", "pods", place, options).await
     }
 
     /// Binds a pod to a node, if it still is the one with this uid.
@@ -194,31 +200,6 @@ impl Local<'_> {
             Ok(Deleted::Gone(_) | Deleted::Pending(_)) => Ok(()),
             Err(error) if error.code == 404 => Ok(()),
             Err(error) => Err(error),
-        }
-    }
-
-    /// Records an event about an object (spec K-EVT-2). A failure to tell is not a failure to do.
-    pub async fn event(&self, about: Regarding<'_>, kind: &str, reason: &str, message: &str) {
-        let now = Timestamp::now();
-        let meta = &about.object["metadata"];
-        let namespace = match text(meta, "namespace") {
-            "" => "default",
-            namespace => namespace,
-        };
-        let at = time::seconds(now);
-        let mut event = json!({
-            "metadata": {"name": format!("{}.{:x}", text(meta, "name"), now.as_nanosecond() as u64), "namespace": namespace},
-            "involvedObject": {"kind": about.kind, "apiVersion": about.api_version, "namespace": text(meta, "namespace"),
-                "name": meta["name"], "uid": meta["uid"], "resourceVersion": meta["resourceVersion"]},
-            "reason": reason, "message": message, "type": kind, "count": 1,
-            "firstTimestamp": at, "lastTimestamp": at,
-            "source": {"component": self.name}, "reportingComponent": self.name, "reportingInstance": "",
-        });
-        if text(meta, "namespace").is_empty() {
-            strategy::remove(&mut event["involvedObject"], "namespace");
-        }
-        if let Err(error) = self.create("", "events", namespace, event).await {
-            tracing::debug!(%error, reason, "an event was not recorded");
         }
     }
 }

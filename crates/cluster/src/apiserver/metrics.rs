@@ -58,7 +58,10 @@ impl Metrics {
         let _ = writeln!(out, "# TYPE apiserver_request_duration_seconds histogram");
         for (method, latency) in self.latency.lock().iter() {
             for (count, bound) in latency.buckets.iter().zip(BOUNDS) {
-                let _ = writeln!(out, "apiserver_request_duration_seconds_bucket{{verb=\"{method}\",le=\"{bound}\"}} {count}");
+                let _ = writeln!(
+                    out,
+                    "apiserver_request_duration_seconds_bucket{{verb=\"{method}\",le=\"{bound}\"}} {count}"
+                );
             }
             let (count, sum) = (latency.count, latency.sum);
             let _ = writeln!(out, "apiserver_request_duration_seconds_bucket{{verb=\"{method}\",le=\"+Inf\"}} {count}");
@@ -67,7 +70,8 @@ impl Metrics {
         }
         let _ = writeln!(out, "# HELP apiserver_longrunning_requests Open watches.");
         let _ = writeln!(out, "# TYPE apiserver_longrunning_requests gauge");
-        let _ = writeln!(out, "apiserver_longrunning_requests{{verb=\"WATCH\"}} {}", self.watches.load(Ordering::Relaxed));
+        let _ =
+            writeln!(out, "apiserver_longrunning_requests{{verb=\"WATCH\"}} {}", self.watches.load(Ordering::Relaxed));
         let _ = writeln!(out, "# HELP volley_store_revision The last committed revision.");
         let _ = writeln!(out, "# TYPE volley_store_revision counter");
         let _ = writeln!(out, "volley_store_revision {}", server.store.revision());

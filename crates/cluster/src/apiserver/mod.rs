@@ -9,6 +9,7 @@ pub mod call;
 pub mod object;
 pub mod answer;
 pub mod write;
+pub mod patch_words;
 pub mod strategy;
 pub mod admission;
 pub mod addresses;
@@ -38,8 +39,8 @@ use addresses::Addresses;
 use answer::Answer;
 use bytes::Bytes;
 use call::Call;
-use futures::FutureExt;
 use catalogue::{Catalogue, Resource};
+use futures::FutureExt;
 use http::{HeaderMap, Method, Request};
 use jiff::Timestamp;
 use object::{Meta, Stored};
@@ -114,17 +115,32 @@ impl ApiServer {
 
     /// The rules of access, brought up to date if a role or binding changed since the last question.
     pub fn rules(&self) -> Arc<Rules> {
-        if self.rules_stale.swap(false, Ordering::AcqRel) {
-            let plurals = ["roles", "rolebindings", "clusterroles", "clusterrolebindings"];
-            let facts = |plural| self.facts(&catalogue::bucket_name("rbac.authorization.k8s.io", plural), "");
-            let objects: Vec<Value> = plurals.into_iter().flat_map(facts).collect();
-            *self.rules.write() = Arc::new(Rules::new(&objects));
+        if self.rules_stale.load(Ordering::Acquire) {
+            // Whoever finds the flag lowered waits here for the rules that go with it.
+            let mut rules = self.rules.write();
+            if self.rules_stale.swap(false, Ordering::AcqRel) {
+                *rules = Arc::new(self.rules_as_stored());
+            }
         }
         self.rules.read().clone()
     }
 
+    fn rules_as_stored(&self) -> Rules {
+        let plurals = ["roles", "rolebindings", "clusterroles", "clusterrolebindings"];
+        let listings = plurals.map(|plural| {
+            let bucket = self.store.bucket(&catalogue::bucket_name("rbac.authorization.k8s.io", plural));
+            self.store.list(&bucket, "").entries
+        });
+        let objects: Vec<Value> = listings.iter().flatten().map(|stored| object::parse(stored)).collect();
+        Rules::new(&objects)
+    }
+
     /// Commits writes and lets the rest of the server know; the first entry is returned.
-    pub async fn commit(&self, resource: &Resource, writes: Vec<Write<Meta>>) -> Result<Arc<Stored>, CommitError<Meta>> {
+    pub async fn commit(
+        &self,
+        resource: &Resource,
+        writes: Vec<Write<Meta>>,
+    ) -> Result<Arc<Stored>, CommitError<Meta>> {
         let entries = self.store.commit(writes).await?;
         match (&*resource.group, &*resource.plural) {
             ("apiextensions.k8s.io", _) => self.refresh_customs().await,
@@ -173,7 +189,9 @@ impl ApiServer {
     fn time_limit(&self, request: &Request<Bytes>) -> Duration {
         let query = Query::parse(request.uri().query().unwrap_or_default());
         let asked = volley_api::kube::time::parse_duration(query.text("timeout"));
-        asked.and_then(|asked| Duration::try_from(asked).ok()).map_or(REQUEST_TIMEOUT, |asked| REQUEST_TIMEOUT.min(asked))
+        asked
+            .and_then(|asked| Duration::try_from(asked).ok())
+            .map_or(REQUEST_TIMEOUT, |asked| REQUEST_TIMEOUT.min(asked))
     }
 
     async fn route(self: &Arc<Self>, request: Request<Bytes>, user: Arc<User>) -> Answer {
@@ -200,10 +218,10 @@ impl ApiServer {
         }
         let query = Query::parse(request.uri().query().unwrap_or_default());
         match path.trim_end_matches('/') {
-            "/healthz" | "/livez" | "/readyz" if query.get("verbose").is_some() => {
-                answer::text(200, "[+]ping ok\n[+]store ok\nhealthz check passed\n")
+            "/livez" => health("livez", None, &query),
+            "/healthz" | "/readyz" => {
+                health(path.trim_matches('/'), self.store.failure().map(ToString::to_string), &query)
             }
-            "/healthz" | "/livez" | "/readyz" => answer::text(200, "ok"),
             "/version" => answer::value(200, &discovery::version(), Form::JSON),
             "/metrics" => answer::text(200, self.metrics.render(self)),
             "" => answer::value(200, &self.paths(), Form::JSON),
@@ -217,10 +235,11 @@ impl ApiServer {
     }
 
     fn paths(&self) -> Value {
-        let mut paths: Vec<String> = ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version", "/api", "/apis"]
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let mut paths: Vec<String> =
+            ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version", "/api", "/apis"]
+                .iter()
+                .map(ToString::to_string)
+                .collect();
         for (group, versions) in &self.catalogue().groups {
             paths.extend(versions.iter().map(|version| match &**group {
                 "" => format!("/api/{version}"),
@@ -239,12 +258,13 @@ impl ApiServer {
     ) -> Result<Answer, ApiError> {
         let catalogue = self.catalogue();
         let Some(resource) = catalogue.get(&path.group, &path.version, &path.plural).cloned() else {
-            let known = catalogue.serves(&path.group, &path.version);
+            let known = catalogue.groups.iter().any(|(group, _)| **group == *path.group);
             return if known { Err(ApiError::unknown_resource()) } else { Ok(answer::no_page()) };
         };
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let verb = verb(&parts.method, &path, &query)?;
+        check_scope(&resource, &path, verb)?;
         self.authorize(&user, verb, &path, &query)?;
         let header = |name: &str| header(&parts.headers, name);
         let mut call = Call {
@@ -258,13 +278,19 @@ impl ApiServer {
             user_agent: header("user-agent"),
             body,
             via: "",
+            reserved: None,
             warnings: Vec::new(),
         };
         let form = negotiate(&call.accept, true)?;
+        call.warnings.extend(deprecation(&call.resource));
         if verb == "watch" {
-            return self.watch(call, form);
+            let warnings = std::mem::take(&mut call.warnings);
+            let mut answer = self.watch(call, form)?;
+            answer::warn(&mut answer, &warnings);
+            return Ok(answer);
         }
-        let mut answer = self.verb(verb, &mut call, form).await?;
+        // What was odd about a request is told even when something else about it was wrong.
+        let mut answer = self.verb(verb, &mut call, form).await.unwrap_or_else(|error| answer::error(&error));
         answer::warn(&mut answer, &call.warnings);
         Ok(answer)
     }
@@ -275,7 +301,9 @@ impl ApiServer {
         if !subresource.is_empty() && !call.resource.has(&subresource) {
             return Err(ApiError::unknown_resource());
         }
-        if !matches!(subresource.as_str(), "" | "status" | "finalize") || call.resource.role == catalogue::Role::Answered {
+        if !matches!(subresource.as_str(), "" | "status" | "finalize")
+            || call.resource.role == catalogue::Role::Answered
+        {
             return self.other_subresource(verb, call, form).await;
         }
         let written = match verb {
@@ -287,7 +315,9 @@ impl ApiServer {
             }
             "create" if subresource.is_empty() && call.path.name.is_empty() => {
                 let written = self.create(call).await?;
-                self.fill_new_namespace(call, &written.object).await;
+                if call.resource.is("", "namespaces") && call.query.get("dryRun").is_none() {
+                    self.fill_new_namespace(&written.name()).await;
+                }
                 written
             }
             "update" => self.update(call).await?,
@@ -295,20 +325,58 @@ impl ApiServer {
             _ => return Err(ApiError::method_not_allowed()),
         };
         let code = if written.created { 201 } else { 200 };
-        Ok(self.object_answer(code, &call.resource, &written.object, form, call))
+        match written.bytes(&call.resource).filter(|_| form == Form::JSON) {
+            Some(bytes) => Ok(answer::bytes(code, bytes)),
+            None => Ok(self.object_answer(code, &call.resource, &written.into_object(&call.resource), form, call)),
+        }
     }
 }
 
 impl ApiServer {
     /// A namespace has its account by the time its creator hears of it: the next request may be a pod.
-    async fn fill_new_namespace(&self, call: &Call, object: &Value) {
-        if !call.resource.is("", "namespaces") || call.query.get("dryRun").is_some() {
-            return;
-        }
-        let name = volley_api::kube::text(object, "metadata.name");
+    async fn fill_new_namespace(&self, name: &str) {
         if let Err(error) = self.fill_namespace(name).await {
             tracing::debug!(%error, name, "a new namespace is left to its controller");
         }
+    }
+}
+
+/// What the users of a deprecated kind or version are told (spec K-ADM-8).
+fn deprecation(resource: &Resource) -> Option<String> {
+    match &resource.custom {
+        Some(custom) => custom.deprecation.clone(),
+        None if resource.is("", "endpoints") => {
+            Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned())
+        }
+        None if resource.is("", "componentstatuses") => Some("v1 ComponentStatus is deprecated in v1.19+".to_owned()),
+        None => None,
+    }
+}
+
+/// Whether a path is one of its resource: in a namespace, on all of them, or outside (spec K 14.2).
+fn check_scope(resource: &Resource, path: &ResourcePath, verb: &str) -> Result<(), ApiError> {
+    let in_namespace = !path.namespace.is_empty();
+    if in_namespace && !resource.namespaced {
+        return Err(ApiError::unknown_resource());
+    }
+    if !resource.namespaced || in_namespace {
+        return Ok(());
+    }
+    match verb {
+        _ if !path.name.is_empty() => Err(ApiError::unknown_resource()),
+        "create" | "deletecollection" => Err(ApiError::method_not_allowed()),
+        _ => Ok(()),
+    }
+}
+
+/// `ok`, or what is wrong; the server is alive as long as it answers, and ready as long as it can write.
+fn health(name: &str, failure: Option<String>, query: &Query) -> Answer {
+    match failure {
+        Some(why) => answer::text(500, format!("[+]ping ok\n[-]store failed: {why}\n{name} check failed\n")),
+        None if query.get("verbose").is_some() => {
+            answer::text(200, format!("[+]ping ok\n[+]store ok\n{name} check passed\n"))
+        }
+        None => answer::text(200, "ok"),
     }
 }
 

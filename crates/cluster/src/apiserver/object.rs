@@ -6,9 +6,14 @@ use serde_json::{Map, Value};
 use std::sync::OnceLock;
 use volley_api::kube::{selector, text};
 
-/// What is kept parsed beside the bytes: labels and selectable fields, read from the bytes when first asked for.
+/// What is kept parsed beside the bytes, each part from when it is first asked for.
 #[derive(Debug, Default)]
-pub struct Meta(OnceLock<Selectable>);
+pub struct Meta {
+    /// Labels and selectable fields.
+    selectable: OnceLock<Selectable>,
+    /// The whole object; only of those that are looked at with every request, such as namespaces and accounts.
+    whole: OnceLock<Box<Value>>,
+}
 
 #[derive(Debug, Default)]
 pub struct Selectable {
@@ -23,10 +28,12 @@ impl Selectable {
         let labels = labels.map(|(key, value)| (key.as_str().into(), value.as_str().unwrap_or_default().into()));
         let fields = match &resource.custom {
             Some(custom) => custom.selectable(object),
-            None => selector::fields(&resource.group, &resource.kind)
-                .iter()
-                .map(|field| selector::field_value(&resource.group, &resource.kind, field, object).into())
-                .collect(),
+            None => {
+                // The longer of the two views of events, whichever of them wrote the object.
+                let group = if &*resource.kind == "Event" { "" } else { &*resource.group };
+                let fields = selector::fields(group, &resource.kind).iter();
+                fields.map(|field| selector::field_value(group, &resource.kind, field, object).into()).collect()
+            }
         };
         Selectable { labels: labels.collect(), fields }
     }
@@ -44,7 +51,7 @@ pub type Stored = Entry<Meta>;
 
 /// Labels and fields of a stored object.
 pub fn selectable<'a>(resource: &Resource, stored: &'a Stored) -> &'a Selectable {
-    stored.meta.0.get_or_init(|| Selectable::of(resource, &parse(stored)))
+    stored.meta.selectable.get_or_init(|| Selectable::of(resource, &parse(stored)))
 }
 
 /// The key of an object in its bucket, as etcd orders it.
@@ -55,6 +62,11 @@ pub fn key(namespace: &str, name: &str) -> String {
 /// The stored object as JSON. Stored bytes were written by `draft`, so they parse.
 pub fn parse(stored: &Stored) -> Value {
     serde_json::from_slice(&stored.value).unwrap_or_default()
+}
+
+/// The same, parsed once for all who ask. For objects that are few and asked for often: it stays in memory.
+pub fn parsed(stored: &Stored) -> &Value {
+    stored.meta.whole.get_or_init(|| Box::new(parse(stored)))
 }
 
 /// An object ready for the store: the revision comes first in `metadata`, so that its place is known.
@@ -80,7 +92,7 @@ pub fn draft(resource: &Resource, object: &Value) -> Draft<Meta> {
         member(&mut tail, key, value);
     }
     tail.push(b'}');
-    let meta = Meta(OnceLock::from(Selectable::of(resource, object)));
+    let meta = Meta { selectable: OnceLock::from(Selectable::of(resource, object)), whole: OnceLock::new() };
     Draft { head, tail, meta }
 }
 

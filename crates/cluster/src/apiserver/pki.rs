@@ -58,15 +58,7 @@ impl Pki {
         let admin_token = kept(&folder.join("admin.token"), || Ok(random_token()))?;
         let token_key_text = kept(&folder.join("token.key"), || Ok(hex(&Tokens::generate())))?;
         let token_key = unhex(&token_key_text).filter(|key| Tokens::is_key(key)).ok_or_else(|| damaged("token.key"))?;
-        Ok(Pki {
-            ca_pem,
-            server_cert_pem,
-            server_key_pem,
-            admin_cert_pem,
-            admin_key_pem,
-            admin_token,
-            token_key,
-        })
+        Ok(Pki { ca_pem, server_cert_pem, server_key_pem, admin_cert_pem, admin_key_pem, admin_token, token_key })
     }
 }
 
@@ -78,7 +70,8 @@ fn admin(folder: &Path, issuer: &Issuer<'_, &KeyPair>) -> Result<(String, String
         write_secret(&key_path, &key)?;
         write_secret(&cert_path, &cert)?;
     }
-    let read = |path: &Path| fs::read_to_string(path).map_err(|source| PkiError::File { path: path.to_owned(), source });
+    let read =
+        |path: &Path| fs::read_to_string(path).map_err(|source| PkiError::File { path: path.to_owned(), source });
     Ok((read(&cert_path)?, read(&key_path)?))
 }
 

@@ -90,10 +90,10 @@ impl Query {
 
     /// A whole number, or the 400 that a client expects for a value that is none.
     pub fn number(&self, name: &str) -> Result<Option<i64>, ApiError> {
-        let Some(text) = self.get(name).filter(|text| !text.is_empty()) else { return Ok(None) };
-        let parsed = text.parse().map_err(|_| {
-            ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax (parameter {name})"))
-        });
+        let Some(text) = self.get(name) else { return Ok(None) };
+        let parsed = text
+            .parse()
+            .map_err(|_| ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")));
         parsed.map(Some)
     }
 }
@@ -210,12 +210,16 @@ mod tests {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
         assert_eq!(view(table, true), Ok((View::Table, false)));
         assert_eq!(view(table, false), Ok((View::Object, false)));
-        assert_eq!(view("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", true), Ok((View::Object, false)));
+        assert_eq!(
+            view("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", true),
+            Ok((View::Object, false))
+        );
         assert_eq!(view("", true), Ok((View::Object, false)));
         assert_eq!(view("application/vnd.kubernetes.protobuf, */*", true), Ok((View::Object, false)));
         assert_eq!(view("application/yaml", true), Ok((View::Object, true)));
         assert_eq!(view("application/xml", true), Err(406));
-        let partial = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+        let partial =
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
         assert_eq!(view(partial, true), Ok((View::Partial, false)));
     }
 }

@@ -23,11 +23,17 @@ impl ApiServer {
         if review.get("metadata").is_none() {
             review["metadata"] = json!({});
         }
+        if call.resource.namespaced && text(&review, "metadata.namespace").is_empty() {
+            review["metadata"]["namespace"] = call.path.namespace.as_str().into();
+        }
         let errors = check_review(&kind, &review);
         if !errors.is_empty() {
             return Err(call.invalid("", errors));
         }
         match &*kind {
+            "SelfSubjectRulesReview" if text(&review, "spec.namespace").is_empty() => {
+                return Err(ApiError::bad_request("no namespace on request"));
+            }
             "SelfSubjectReview" => review["status"] = json!({"userInfo": call.user.to_json()}),
             "TokenReview" if text(&review, "spec.token").is_empty() => {
                 return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
@@ -86,16 +92,22 @@ impl ApiServer {
         if let Some(claims) = self.tokens.claims(token) {
             let held: Vec<&str> = claims["aud"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
             let wanted = if asked.is_empty() { vec![AUDIENCE] } else { asked };
-            let shared: Vec<&str> = wanted.into_iter().filter(|audience| held.contains(audience)).collect();
+            let shared: Vec<&str> = wanted.iter().copied().filter(|audience| held.contains(audience)).collect();
             let account = tokens::account(&claims);
             if !shared.is_empty() {
                 let user = User::service_account(&account.namespace, &account.name, &account.uid);
                 return json!({"authenticated": true, "user": user.to_json(), "audiences": shared});
             }
+            let error = format!(
+                "[invalid bearer token, token audiences {} is invalid for the target audiences {}]",
+                json!(held),
+                json!(wanted)
+            );
+            return json!({"user": {}, "error": error});
         } else if let Some(user) = self.token_user(token) {
             return json!({"authenticated": true, "user": user.to_json(), "audiences": [AUDIENCE]});
         }
-        json!({"authenticated": false, "error": "[invalid bearer token, token lookup failed]"})
+        json!({"user": {}, "error": "invalid bearer token"})
     }
 }
 
@@ -110,5 +122,3 @@ fn subject(review: &Value) -> User {
         ..User::default()
     }
 }
-
-

@@ -53,8 +53,7 @@ pub struct Door {
 
 impl Door {
     pub async fn bind(address: SocketAddr, pki: &Pki) -> Result<Door, ServeError> {
-        let listener =
-            TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })?;
+        let listener = TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })?;
         Ok(Door { listener, tls: TlsAcceptor::from(Arc::new(tls_config(pki)?)) })
     }
 
@@ -84,7 +83,13 @@ impl Door {
     }
 }
 
-async fn connection(server: Arc<ApiServer>, tls: TlsAcceptor, stream: TcpStream, peer: SocketAddr, stop: CancellationToken) {
+async fn connection(
+    server: Arc<ApiServer>,
+    tls: TlsAcceptor,
+    stream: TcpStream,
+    peer: SocketAddr,
+    stop: CancellationToken,
+) {
     let _ = stream.set_nodelay(true);
     let mut first = [0u8; 1];
     let seen = tokio::time::timeout(HANDSHAKE_TIMEOUT, stream.peek(&mut first)).await;

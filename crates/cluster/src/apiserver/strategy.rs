@@ -46,7 +46,8 @@ pub fn on_create(resource: &Resource, object: &mut Value, now: Timestamp) {
     prepare::prepare_create(&resource.group, &resource.kind, object);
     match &*resource.kind {
         "CustomResourceDefinition" => {
-            object["status"] = json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": [], "storedVersions": []});
+            object["status"] =
+                json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": [], "storedVersions": []});
             finalizer(object, "customresourcecleanup.apiextensions.k8s.io");
         }
         "Job" => {
@@ -123,7 +124,15 @@ pub fn on_update(resource: &Resource, subresource: &str, old: &Value, new: &mut 
 fn carry_metadata(old: &Value, new: &mut Value) {
     let old_meta = &old["metadata"];
     let meta = metadata(new);
-    for key in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "name", "namespace"] {
+    for key in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "name",
+        "namespace",
+    ] {
         match old_meta.get(key) {
             Some(value) => meta.insert(key.into(), value.clone()),
             None => meta.remove(key),
@@ -143,7 +152,7 @@ pub fn status_metadata(resource: &Resource) -> &'static [&'static str] {
 
 /// Whether `metadata.generation` rises with this change (spec K-OBJ-3, K-CR-2).
 pub fn generation_rises(resource: &Resource, subresource: &str, old: &Value, new: &Value) -> bool {
-    if subresource == "status" {
+    if matches!(subresource, "status" | "binding") {
         return false;
     }
     if let Some(custom) = &resource.custom {
@@ -152,6 +161,10 @@ pub fn generation_rises(resource: &Resource, subresource: &str, old: &Value, new
     if !resource.traits.generation {
         return false;
     }
+    // A slice counts every change, those of its labels too.
+    if &*resource.kind == "EndpointSlice" && owned(old) != owned(new) {
+        return true;
+    }
     if &*resource.kind == "Deployment" && old["metadata"].get("annotations") != new["metadata"].get("annotations") {
         return true;
     }
@@ -159,6 +172,11 @@ pub fn generation_rises(resource: &Resource, subresource: &str, old: &Value, new
         return old.get("spec") != new.get("spec");
     }
     outside(old) != outside(new)
+}
+
+/// The metadata that its writers decide.
+fn owned(object: &Value) -> [Option<&Value>; 4] {
+    ["labels", "annotations", "finalizers", "ownerReferences"].map(|key| object["metadata"].get(key))
 }
 
 fn outside(object: &Value) -> Map<String, Value> {

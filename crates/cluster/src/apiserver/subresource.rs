@@ -4,6 +4,7 @@ use super::ApiServer;
 use super::answer::{self, Answer};
 use super::call::{Call, loose};
 use super::delete::DeleteOptions;
+use super::object;
 use super::request::Form;
 use super::tokens::{AUDIENCE, Account, Claims};
 use super::write::Change;
@@ -67,10 +68,13 @@ impl ApiServer {
                 let shape = volley_api::kube::schema::builtin::of("autoscaling", "v1", "Scale");
                 strategic::strategic(&shape.ok_or_else(ApiError::unknown_resource)?, &current, &body)?
             }
-            ("patch", "application/merge-patch+json" | "application/apply-patch+yaml") => merge::merge(&current, &body)?,
+            ("patch", "application/merge-patch+json" | "application/apply-patch+yaml") => {
+                merge::merge(&current, &body)?
+            }
             ("patch", _) => return Err(ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")),
             _ => body,
         };
+        check_scale(call, &wanted)?;
         let version = text(&wanted, "metadata.resourceVersion");
         if !version.is_empty() && version != text(&current, "metadata.resourceVersion") {
             return Err(call.stale());
@@ -92,12 +96,13 @@ impl ApiServer {
         call.path.subresource = String::new();
         call.via = "scale";
         let written = self.modify(call, Change::Edit(Arc::new(edit)), &options).await?;
-        Ok(answer::value(200, &scale_of(call, &written.object)?, form))
+        Ok(answer::value(200, &scale_of(call, &written.into_object(&call.resource))?, form))
     }
 
     /// Binds a pod to a node, once (spec K-SUB-2).
     async fn bind(&self, call: &mut Call) -> Result<Answer, ApiError> {
         let binding = loose(&call.content_type, &call.body, "Binding")?;
+        check_name(call, &binding, "Binding")?;
         let node = text(&binding, "target.name").to_owned();
         if node.is_empty() {
             let error = FieldError::required("target.name", "");
@@ -106,9 +111,16 @@ impl ApiServer {
         let options = call.write_options("CreateOptions")?;
         let (pod, now) = (call.path.name.clone(), time::seconds(call.now));
         let annotations = binding["metadata"]["annotations"].clone();
+        let wanted_uid = text(&binding, "metadata.uid").to_owned();
         let edit = move |object: &mut Value| {
             let current = text(object, "spec.nodeName");
             let refuse = |why: String| Err(ApiError::conflict("", "pods/binding", &pod, &why));
+            let uid = text(object, "metadata.uid");
+            if !wanted_uid.is_empty() && wanted_uid != uid {
+                return refuse(format!(
+                    "Precondition failed: UID in precondition: {wanted_uid}, UID in object meta: {uid}"
+                ));
+            }
             if !current.is_empty() {
                 return refuse(format!("pod {pod} is already assigned to node \"{current}\""));
             }
@@ -119,7 +131,10 @@ impl ApiServer {
             for (key, value) in annotations.as_object().into_iter().flatten() {
                 object["metadata"]["annotations"][key] = value.clone();
             }
-            set_condition(object, json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now}));
+            set_condition(
+                object,
+                json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now}),
+            );
             Ok(())
         };
         // Both spec and status change in one step, so neither subresource's rules apply.
@@ -131,6 +146,7 @@ impl ApiServer {
     /// Deletes a pod gracefully unless a disruption budget forbids it (spec K-SUB-3).
     async fn evict(&self, call: &mut Call) -> Result<Answer, ApiError> {
         let eviction = loose(&call.content_type, &call.body, "Eviction")?;
+        check_name(call, &eviction, "Eviction")?;
         let pod = self.stored(call)?;
         let asked = &eviction["deleteOptions"];
         let options = DeleteOptions {
@@ -174,9 +190,14 @@ impl ApiServer {
         if allowed > 0 {
             let name = text(budget, "metadata.name");
             let left = json!({"status": {"disruptionsAllowed": allowed - 1}});
-            return self.local("disruption").patch_status("policy", "poddisruptionbudgets", &call.path.namespace, name, left).await.map(|_| ());
+            return self
+                .local("disruption")
+                .patch_status("policy", "poddisruptionbudgets", &call.path.namespace, name, left)
+                .await
+                .map(|_| ());
         }
-        let mut error = ApiError::new(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.");
+        let mut error =
+            ApiError::new(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.");
         let message = format!(
             "The disruption budget {} needs {} healthy pods and has {} currently",
             text(budget, "metadata.name"),
@@ -226,6 +247,36 @@ impl ApiServer {
         )))
     }
 
+    /// A token is bound to an object that exists.
+    fn check_bound(&self, call: &Call, bound: &Value) -> Result<(), ApiError> {
+        if bound.is_null() {
+            return Ok(());
+        }
+        let (kind, api_version, name) = (text(bound, "kind"), text(bound, "apiVersion"), text(bound, "name"));
+        let (plural, key) = match (api_version, kind) {
+            ("v1", "Pod") => ("pods", object::key(&call.path.namespace, name)),
+            ("v1", "Secret") => ("secrets", object::key(&call.path.namespace, name)),
+            ("v1", "Node") => ("nodes", object::key("", name)),
+            _ => {
+                let version =
+                    if api_version.contains('/') { api_version.to_owned() } else { format!("/{api_version}") };
+                return Err(ApiError::bad_request(format!(
+                    "cannot bind token to object of type {version}, Kind={kind}"
+                )));
+            }
+        };
+        let missing = || ApiError::not_found("", plural, name);
+        let stored = self.store.get(&self.store.bucket(plural), &key).ok_or_else(missing)?;
+        let (uid, wanted) = (object::parse(&stored)["metadata"]["uid"].clone(), text(bound, "uid"));
+        if !wanted.is_empty() && uid != wanted {
+            let why = format!(
+                "the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been deleted and then recreated"
+            );
+            return Err(ApiError::conflict("", plural, name, &why));
+        }
+        Ok(())
+    }
+
     /// A token for a service account (spec K-AUTH-5).
     fn token(&self, call: &mut Call, form: Form) -> Result<Answer, ApiError> {
         let account = self.stored(call)?;
@@ -246,8 +297,15 @@ impl ApiServer {
         if audiences.is_empty() {
             audiences.push(AUDIENCE.to_owned());
         }
+        let named = text(&request, "metadata.name");
+        if !named.is_empty() && named != call.path.name {
+            let error = FieldError::invalid("metadata.name", named, "must match the service account name if specified");
+            return Err(ApiError::invalid("authentication.k8s.io", "TokenRequest", &call.path.name, vec![error]));
+        }
         let bound = &request["spec"]["boundObjectRef"];
-        let pod = (text(bound, "kind") == "Pod").then(|| (text(bound, "name").to_owned(), text(bound, "uid").to_owned()));
+        self.check_bound(call, bound)?;
+        let pod =
+            (text(bound, "kind") == "Pod").then(|| (text(bound, "name").to_owned(), text(bound, "uid").to_owned()));
         let account = Account {
             namespace: call.path.namespace.clone(),
             name: call.path.name.clone(),
@@ -257,11 +315,42 @@ impl ApiServer {
         let ends = call.now.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(call.now);
         request["kind"] = "TokenRequest".into();
         request["apiVersion"] = "authentication.k8s.io/v1".into();
-        request["metadata"] = json!({"name": account.name, "namespace": account.namespace, "creationTimestamp": time::seconds(call.now)});
+        request["metadata"] =
+            json!({"name": account.name, "namespace": account.namespace, "creationTimestamp": time::seconds(call.now)});
         request["spec"]["audiences"] = json!(audiences);
         request["status"] = json!({"token": token, "expirationTimestamp": time::seconds(ends)});
         Ok(answer::value(201, &request, form))
     }
+}
+
+/// A scale of another kind, of another object or without a number is refused.
+fn check_scale(call: &Call, scale: &Value) -> Result<(), ApiError> {
+    let (kind, version) = (text(scale, "kind"), text(scale, "apiVersion").rsplit('/').next().unwrap_or_default());
+    if !matches!(kind, "" | "Scale") {
+        return Err(ApiError::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a Scale: converting ({version}.{kind}) to (autoscaling.Scale): unknown conversion"
+        )));
+    }
+    let (name, wanted) = (text(scale, "metadata.name"), &call.path.name);
+    if name != wanted {
+        let why = format!("the name of the object ({name}) does not match the name on the URL ({wanted})");
+        return Err(ApiError::bad_request(why));
+    }
+    let replicas = &scale["spec"]["replicas"];
+    if replicas.is_null() || replicas.is_i64() {
+        return Ok(());
+    }
+    let found = if replicas.is_string() { "string" } else { "value" };
+    let text = format!("json: cannot unmarshal {found} into Go struct field ScaleSpec.spec.replicas of type int32");
+    Err(ApiError::invalid("", "", "", vec![FieldError::invalid("patch", scale.to_string(), &text)]))
+}
+
+/// What acts on a pod must name it, as the URL does.
+fn check_name(call: &Call, body: &Value, kind: &str) -> Result<(), ApiError> {
+    if text(body, "metadata.name") == call.path.name {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(format!("name in URL does not match name in {kind} object")))
 }
 
 /// Puts a condition in the place of the one of its type.
@@ -285,7 +374,9 @@ fn scale_of(call: &Call, object: &Value) -> Result<Value, ApiError> {
     }
     let selector = match object["spec"].get("selector") {
         // A ReplicationController's selector is a plain map of labels.
-        Some(selector) if &*call.resource.kind == "ReplicationController" => LabelSelector::from_labels(selector.as_object()),
+        Some(selector) if &*call.resource.kind == "ReplicationController" => {
+            LabelSelector::from_labels(selector.as_object())
+        }
         selector => LabelSelector::from_object(selector).unwrap_or_else(|_| LabelSelector::nothing()),
     };
     let mut scale = json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": {},

@@ -11,11 +11,9 @@ impl ApiServer {
     /// A table without rows.
     pub fn table(&self, resource: &Resource, metadata: Value) -> Value {
         let columns: Vec<Value> = match &resource.custom {
-            Some(custom) => custom
-                .columns
-                .iter()
-                .map(|c| column(&c.name, &c.kind, &c.format, &c.description, c.priority))
-                .collect(),
+            Some(custom) => {
+                custom.columns.iter().map(|c| column(&c.name, &c.kind, &c.format, &c.description, c.priority)).collect()
+            }
             None => table::columns(&resource.group, &resource.kind)
                 .iter()
                 .map(|c| column(c.name, c.kind, c.format, c.description, c.priority.into()))

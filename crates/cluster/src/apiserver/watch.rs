@@ -41,7 +41,10 @@ struct Session {
 
 enum State {
     /// What is sent before anything new: the current objects and the mark of their end.
-    Initial { listing: Listing<Meta>, mark: bool },
+    Initial {
+        listing: Listing<Meta>,
+        mark: bool,
+    },
     Live,
     Ended,
 }
@@ -72,17 +75,8 @@ impl ApiServer {
         let seconds = query.number("timeoutSeconds")?.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0);
         let life = seconds.unwrap_or_else(|| rand::random_range(LIFE_MIN_SECONDS..LIFE_MIN_SECONDS * 2));
         let ends = Instant::now() + Duration::from_secs(life);
-        let session = Session {
-            server: self.clone(),
-            call,
-            selection,
-            form,
-            watch,
-            bookmarks,
-            columns_sent: false,
-            ends,
-            state,
-        };
+        let session =
+            Session { server: self.clone(), call, selection, form, watch, bookmarks, columns_sent: false, ends, state };
         self.metrics.watch_opened();
         Ok(answer::stream(futures::stream::unfold(session, |mut session| async move {
             let piece = session.next().await;

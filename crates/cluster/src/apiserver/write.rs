@@ -4,15 +4,19 @@
 //! the stored object until the commit meets no other writer (spec K-PATCH-1).
 
 use super::ApiServer;
+use super::addresses::Reservation;
 use super::call::{Call, WriteOptions, decode_yaml};
+use super::catalogue::Resource;
 use super::object::{self, Meta, Spelling, Stored};
+use super::patch_words;
 use super::strategy;
 use crate::store::{Change as StoreChange, CommitError, Expect, Write};
+use bytes::Bytes;
 use serde_json::Value;
 use std::sync::Arc;
 use volley_api::kube::field::FieldError;
 use volley_api::kube::status::ApiError;
-use volley_api::kube::{defaults, decode, text, validate};
+use volley_api::kube::{decode, defaults, text, validate};
 use volley_plan::custom::definition;
 use volley_plan::custom::instance::{self, Expected};
 use volley_plan::object::managed::{self, Manager, Tracked};
@@ -20,14 +24,50 @@ use volley_plan::object::{apply, merge, strategic};
 
 /// How often a change is worked out again because another writer was faster (spec K-PATCH-1).
 const RACES_MAX: usize = 16;
+/// How often a new object is charged again because others of its namespace were charged first; each round somebody wins,
+/// so this is as many writers of one namespace with a quota as may start at the same moment.
+const CHARGES_MAX: usize = 256;
 /// How many generated names may be taken before the client is told (spec K-OBJ-2).
 const NAMES_MAX: usize = 8;
 
 /// What a write left behind.
 pub struct Written {
-    /// The object in the version that was asked for, with its resourceVersion (none after a dry-run create).
-    pub object: Value,
+    content: Content,
     pub created: bool,
+}
+
+enum Content {
+    Stored(Arc<Stored>),
+    /// Not stored: the outcome of a dry run, or of a write that changed nothing.
+    Object(Value),
+}
+
+impl Written {
+    /// The object in the version that was asked for, with its resourceVersion (none after a dry-run create).
+    pub fn into_object(self, resource: &Resource) -> Value {
+        match self.content {
+            Content::Stored(stored) => Spelling::new(resource).parse(&stored),
+            Content::Object(object) => object,
+        }
+    }
+
+    /// The name of the object, which the server may have made up.
+    pub fn name(&self) -> String {
+        match &self.content {
+            Content::Stored(stored) => stored.key.rsplit('/').next().unwrap_or_default().to_owned(),
+            Content::Object(object) => text(object, "metadata.name").to_owned(),
+        }
+    }
+
+    /// The stored bytes, when they are what a client of this resource is to see.
+    pub fn bytes(&self, resource: &Resource) -> Option<Bytes> {
+        match &self.content {
+            Content::Stored(stored) if Spelling::new(resource).is_stored_form(&stored.value) => {
+                Some(stored.value.clone())
+            }
+            Content::Stored(_) | Content::Object(_) => None,
+        }
+    }
 }
 
 /// A way of changing an object.
@@ -38,7 +78,10 @@ pub enum Change {
     MergePatch(Value),
     StrategicPatch(Value),
     /// Server-side apply of a configuration.
-    Apply { config: Value, force: bool },
+    Apply {
+        config: Value,
+        force: bool,
+    },
     /// A change made by the server itself, such as a scale or a binding.
     Edit(Arc<dyn Fn(&mut Value) -> Result<(), ApiError> + Send + Sync>),
 }
@@ -66,7 +109,8 @@ impl ApiServer {
         let generate = text(&object, "metadata.generateName").to_owned();
         let generated = text(&object, "metadata.name").is_empty() && !generate.is_empty();
         for _ in 0..NAMES_MAX {
-            let mut candidate = object.clone();
+            // Only a generated name may need another try, and with it the object as it was sent.
+            let mut candidate = if generated { object.clone() } else { std::mem::take(&mut object) };
             if generated {
                 let name = call.generated_name(&generate);
                 strategy::metadata(&mut candidate).insert("name".into(), name.into());
@@ -124,6 +168,7 @@ impl ApiServer {
         if let Some((config, force)) = &config {
             let manager = manager(call, options, &api_version);
             object = apply::apply(&resource.shape, None, config, &manager, *force)?;
+            call.conform(&mut object)?;
             strategy::begin(&resource, &mut object, &uid, call.now);
         }
         self.fill(call, &mut object);
@@ -142,41 +187,29 @@ impl ApiServer {
         }
         self.warn_if_kept_only(call);
         if options.dry_run {
-            return Ok(Written { object: Spelling::new(&resource).respell(object), created: true });
+            return Ok(Written { content: Content::Object(Spelling::new(&resource).respell(object)), created: true });
         }
         let stored_form = self.stored_form(&resource, object);
-        let change = StoreChange::Put(object::draft(&resource, &stored_form));
-        let write = Write { bucket: resource.bucket.clone(), key: key.into(), expect: Expect::Absent, change };
-        let mut writes = self.charge_quota(call, &stored_form)?;
-        writes.insert(0, write);
-        let entry = match self.commit(&resource, writes).await {
-            Ok(entry) => entry,
-            Err(CommitError::Conflict { index: 0, .. }) => {
-                return Err(ApiError::already_exists(&resource.group, &resource.plural, &name));
-            }
-            // Another object of the namespace was charged at the same moment; the charge is worked out again.
-            Err(CommitError::Conflict { .. }) => return Box::pin(self.create_again(call, stored_form, options)).await,
-            Err(other) => return Err(commit_error(other)),
-        };
-        Ok(Written { object: Spelling::new(&resource).parse(&entry), created: true })
+        let entry = self.commit_new(call, &key, &stored_form).await?;
+        call.reserved.take().into_iter().for_each(Reservation::keep);
+        Ok(Written { content: Content::Stored(entry), created: true })
     }
 
-    /// The last step of a create whose quota charge met another writer.
-    async fn create_again(&self, call: &Call, object: Value, _options: &WriteOptions) -> Result<Written, ApiError> {
-        let resource = call.resource.clone();
-        let name = text(&object, "metadata.name").to_owned();
-        let key = object::key(&call.path.namespace, &name);
-        for _ in 0..RACES_MAX * 4 {
-            let change = StoreChange::Put(object::draft(&resource, &object));
-            let write =
-                Write { bucket: resource.bucket.clone(), key: key.as_str().into(), expect: Expect::Absent, change };
-            let mut writes = self.charge_quota(call, &object)?;
+    /// Commits a new object together with what it costs its namespace's quotas.
+    async fn commit_new(&self, call: &Call, key: &str, object: &Value) -> Result<Arc<Stored>, ApiError> {
+        let resource = &call.resource;
+        for _ in 0..CHARGES_MAX {
+            let change = StoreChange::Put(object::draft(resource, object));
+            let write = Write { bucket: resource.bucket.clone(), key: key.into(), expect: Expect::Absent, change };
+            let mut writes = self.charge_quota(call, object)?;
             writes.insert(0, write);
-            match self.commit(&resource, writes).await {
-                Ok(entry) => return Ok(Written { object: Spelling::new(&resource).parse(&entry), created: true }),
+            match self.commit(resource, writes).await {
+                Ok(entry) => return Ok(entry),
                 Err(CommitError::Conflict { index: 0, .. }) => {
-                    return Err(ApiError::already_exists(&resource.group, &resource.plural, &name));
+                    let name = text(object, "metadata.name");
+                    return Err(ApiError::already_exists(&resource.group, &resource.plural, name));
                 }
+                // Another object of the namespace was charged at the same moment; the charge is worked out again.
                 Err(CommitError::Conflict { .. }) => {}
                 Err(other) => return Err(commit_error(other)),
             }
@@ -188,6 +221,7 @@ impl ApiServer {
     pub async fn update(&self, call: &mut Call) -> Result<Written, ApiError> {
         let options = call.write_options("UpdateOptions")?;
         let mut object = call.object(&options)?;
+        check_named(call, &object)?;
         self.check_place(call, &mut object)?;
         let strict = call.resource.traits.strict_put || call.resource.custom.is_some();
         let missing = self.store.get(&call.resource.bucket, &self.key(call)).is_none();
@@ -198,7 +232,9 @@ impl ApiServer {
         if strict && !missing && text(&object, "metadata.resourceVersion").is_empty() {
             let name = call.path.name.clone();
             let detail = "must be specified for an update";
-            return Err(call.invalid(&name, vec![FieldError::invalid("metadata.resourceVersion", 0, detail)]));
+            let errors = vec![FieldError::invalid("metadata.resourceVersion", 0, detail)];
+            // The reference names the resource here, where other refusals name the kind.
+            return Err(ApiError::invalid(&call.resource.group, &call.resource.plural, &name, errors));
         }
         self.modify(call, Change::Replace(object), &options).await
     }
@@ -240,18 +276,16 @@ impl ApiServer {
         let resource = call.resource.clone();
         let (kind, version) = (text(&config, "kind"), text(&config, "apiVersion"));
         if kind != &*resource.kind || version != resource.api_version() {
-            let gv = if version.contains('/') || version.is_empty() { version.to_owned() } else { format!("/{version}") };
+            let gv = if version.contains('/') { version.to_owned() } else { format!("/{version}") };
             return Err(ApiError::bad_request(format!("invalid object type: {gv}, Kind={kind}")));
         }
-        if config["metadata"].get("managedFields").is_some_and(|fields| fields.as_array().is_none_or(|l| !l.is_empty())) {
+        if config["metadata"].get("managedFields").is_some_and(|fields| !fields.is_null()) {
             return Err(ApiError::bad_request("metadata.managedFields must be nil"));
         }
+        // Errors name the object as the configuration does, so this comes before the URL fills in what it leaves out.
+        apply::check_typed(&resource.shape, &config)?;
+        let is_named = !text(&config, "metadata.name").is_empty();
         self.check_place(call, &mut config)?;
-        // Apply wants canonical spelling, and itself refuses fields that the kind does not have.
-        let mut canonical = config.clone();
-        if call.conform(&mut canonical)?.is_empty() {
-            config = canonical;
-        }
         let force = call.query.flag("force");
         if self.store.get(&resource.bucket, &self.key(call)).is_none() {
             if !call.path.subresource.is_empty() {
@@ -262,6 +296,9 @@ impl ApiServer {
                     + text(&config, "metadata.uid")
                     + ", and no existing object was found";
                 return Err(ApiError::conflict(&resource.group, &resource.plural, &call.path.name, &why));
+            }
+            if !is_named {
+                return Err(unnamed(call));
             }
             match self.create_object(call, config.clone(), options, Some(force)).await {
                 Err(error) if error.reason == "AlreadyExists" => {}
@@ -285,10 +322,10 @@ impl ApiServer {
             if stored_old == stored_new || options.dry_run {
                 let mut object = Spelling::new(&resource).respell(stored_new);
                 object["metadata"]["resourceVersion"] = current.revision.to_string().into();
-                return Ok(Written { object, created: false });
+                return Ok(Written { content: Content::Object(object), created: false });
             }
             match self.store_changed(call, &current, &stored_new).await {
-                Ok(object) => return Ok(Written { object: Spelling::new(&resource).respell(object), created: false }),
+                Ok(entry) => return Ok(Written { content: Content::Stored(entry), created: false }),
                 Err(CommitError::Conflict { .. }) if !pins_version(&change) => call.warnings.truncate(warnings),
                 Err(CommitError::Conflict { .. }) => return Err(call.stale()),
                 Err(other) => return Err(commit_error(other)),
@@ -313,7 +350,18 @@ impl ApiServer {
         if !sent_version.is_empty() && sent_version != text(old, "metadata.resourceVersion") {
             return Err(call.stale());
         }
+        let is_patch = !matches!(change, Change::Replace(_));
+        let sent_namespace = text(&new, "metadata.namespace");
+        if is_patch && !sent_namespace.is_empty() && sent_namespace != text(old, "metadata.namespace") {
+            return Err(ApiError::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
+        }
         let sent_uid = text(&new, "metadata.uid");
+        if is_patch && !sent_uid.is_empty() && sent_uid != text(old, "metadata.uid") {
+            let error = FieldError::invalid("metadata.uid", sent_uid, "field is immutable");
+            return Err(call.invalid(&call.path.name, vec![error]));
+        }
         if !sent_uid.is_empty() && sent_uid != text(old, "metadata.uid") {
             let why = format!(
                 "Precondition failed: UID in precondition: {sent_uid}, UID in object meta: {}",
@@ -321,6 +369,7 @@ impl ApiServer {
             );
             return Err(ApiError::conflict(&resource.group, &resource.plural, &call.path.name, &why));
         }
+        check_named(call, &new)?;
         if text(&new, "metadata.name") != text(old, "metadata.name") {
             return Err(ApiError::bad_request(format!(
                 "the name of the object ({}) does not match the name on the URL ({})",
@@ -366,27 +415,40 @@ impl ApiServer {
             Change::Apply { config, force } => {
                 let api_version = resource.api_version();
                 let manager = manager(call, options, &api_version);
-                return Ok(apply::apply(&resource.shape, Some(old), config, &manager, *force)?);
+                let mut new = apply::apply(&resource.shape, Some(old), config, &manager, *force)?;
+                call.conform(&mut new)?;
+                return Ok(new);
             }
             Change::JsonPatch(patch) => merge::json_patch(old, patch),
             Change::MergePatch(patch) => merge::merge(old, patch),
             Change::StrategicPatch(patch) => strategic::strategic(&resource.shape, old, patch),
         };
         let mut new = patched?;
+        let shown = shown_patch(change, &new);
         if resource.custom.is_some() {
             let expected = Expected { group: &resource.group, version: &resource.version, kind: &resource.kind };
             instance::check_type(&new, expected, "")?;
         }
-        let found = call.conform(&mut new)?;
-        let body = String::from_utf8_lossy(&call.body).into_owned();
-        call.strictly(found, options.validation, |text| {
-            ApiError::invalid("", "", "", vec![FieldError::invalid("patch", body, &text)])
+        let refuse =
+            |text: &str| ApiError::invalid("", "", "", vec![FieldError::invalid("patch", shown.as_str(), text)]);
+        let found = call.conform(&mut new).map_err(|error| {
+            let text = error.message.split_once(": ").map_or(error.message.as_str(), |(_, text)| text);
+            match change {
+                Change::StrategicPatch(_) => refuse(&patch_words::conversion_text(text)),
+                _ => refuse(text),
+            }
         })?;
+        call.strictly(found, options.validation, |text| refuse(&text))?;
         Ok(new)
     }
 
     /// Commits the new state; the removal of the last finalizer of a deleted object removes the object (spec K-DEL-2).
-    async fn store_changed(&self, call: &Call, current: &Arc<Stored>, new: &Value) -> Result<Value, CommitError<Meta>> {
+    async fn store_changed(
+        &self,
+        call: &mut Call,
+        current: &Arc<Stored>,
+        new: &Value,
+    ) -> Result<Arc<Stored>, CommitError<Meta>> {
         let resource = &call.resource;
         let draft = object::draft(resource, new);
         let gone = super::delete::is_finished(resource, new);
@@ -395,7 +457,12 @@ impl ApiServer {
         let expect = Expect::Revision(current.revision);
         let write = Write { bucket: resource.bucket.clone(), key, expect, change };
         let entry = self.commit(resource, vec![write]).await?;
-        Ok(object::parse(&entry))
+        if resource.is("", "services") {
+            call.reserved.take().into_iter().for_each(Reservation::keep);
+            let stored = object::parse(&entry);
+            self.addresses.release(&object::parse(current), Some(&stored).filter(|_| !gone));
+        }
+        Ok(entry)
     }
 
     pub fn key(&self, call: &Call) -> String {
@@ -460,6 +527,18 @@ impl ApiServer {
     }
 }
 
+/// A body that replaces an object must say which one.
+fn check_named(call: &Call, object: &Value) -> Result<(), ApiError> {
+    if text(object, "metadata.name").is_empty() { Err(unnamed(call)) } else { Ok(()) }
+}
+
+fn unnamed(call: &Call) -> ApiError {
+    let name = &call.path.name;
+    ApiError::bad_request(format!(
+        "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+    ))
+}
+
 /// Who a write is recorded under, and which parts of the object its endpoint owns (spec K-SSA-6).
 fn manager<'a>(call: &'a Call, options: &'a WriteOptions, api_version: &'a str) -> Manager<'a> {
     let resource = &call.resource;
@@ -472,6 +551,14 @@ fn manager<'a>(call: &'a Call, options: &'a WriteOptions, api_version: &'a str) 
     };
     let subresource = [call.path.subresource.as_str(), call.via].into_iter().find(|s| !s.is_empty());
     Manager { name: &options.manager, api_version, subresource, tracked, now: call.now }
+}
+
+/// A patch as refusals show it: a strategic one as Go prints a map, the others by what they made of the object.
+fn shown_patch(change: &Change, patched: &Value) -> String {
+    match change {
+        Change::StrategicPatch(patch) => patch_words::go_text(patch),
+        _ => patched.to_string(),
+    }
 }
 
 /// Whether the client said which version it changes, so that a race is its own to resolve.

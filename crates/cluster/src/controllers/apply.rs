@@ -40,7 +40,7 @@ pub enum SyncError {
 
 impl SyncError {
     pub fn of(action: String, source: ApiError) -> SyncError {
-        let is_stale = source.reason == "Conflict" || source.code == 404;
+        let is_stale = matches!(source.reason, "Conflict" | "AlreadyExists") || source.code == 404;
         if is_stale { SyncError::Stale { action } } else { SyncError::Call { action, source } }
     }
 }

@@ -173,6 +173,7 @@ impl Shell {
             Controller::EventExpiry => self.sync_events().await,
             Controller::Scheduler => self.schedule().await,
             Controller::OwnNode => self.sync_own_node().await,
+            Controller::NodeTaints => self.sync_node_taints(name).await,
             Controller::PodEnd => self.sync_pod_end(name).await,
         }
     }

@@ -1,12 +1,13 @@
 //! Namespaces, the shell: empties those that are being deleted, and gives new ones their account and certificate.
 
 use super::Shell;
-use super::apply::{SyncError, Synced};
+use super::apply::Synced;
 use super::facts::{Head, parsed};
-use k8s_openapi::api::core::v1::Namespace;
+use crate::apiserver::object;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use std::collections::BTreeSet;
-use volley_plan::control::Target;
 use volley_plan::control::namespace::{self, Content, Observed};
+use volley_plan::control::{Target, account};
 
 const NAME: &str = "namespace-controller";
 
@@ -52,13 +53,17 @@ impl Shell {
         contents
     }
 
-    /// The account `default` and the CA's certificate, also after somebody deleted them (spec K 21).
+    /// The account `default` and the CA's certificate, also after somebody deleted or changed them (spec K 21).
     pub async fn sync_accounts(&self, name: &str) -> Synced {
         let Some(seen) = self.get::<Namespace>("namespaces", name) else { return Ok(None) };
-        if seen.metadata.deletion_timestamp.is_some() {
-            return Ok(None);
-        }
-        let filled = self.server.fill_namespace(name).await;
-        filled.map(|()| None).map_err(|error| SyncError::of(format!("fill namespace `{name}`"), error))
+        let found: Option<ServiceAccount> = self.get("serviceaccounts", &object::key(name, "default"));
+        let certificates: Option<ConfigMap> = self.get("configmaps", &object::key(name, "kube-root-ca.crt"));
+        let observed = account::Observed {
+            namespace: &seen,
+            account: found.as_ref(),
+            certificates: certificates.as_ref(),
+            authority: &self.server.ca_pem,
+        };
+        self.apply("serviceaccount-controller", account::plan(&observed)).await
     }
 }

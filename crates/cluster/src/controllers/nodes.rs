@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::Instant;
 use volley_api::kube::{text, time};
+use volley_plan::control::node;
 
 /// How long a pod on a node that is not there is left alone: upstream's time, in which a node may (re-)register.
 const MISSING_NODE_PATIENCE: Duration = Duration::from_secs(40);
@@ -39,6 +40,12 @@ impl Shell {
             }
             _ => Ok(None),
         }
+    }
+
+    /// Keeps new pods away from a node as its conditions demand.
+    pub async fn sync_node_taints(&self, name: &str) -> Synced {
+        let Some(seen) = self.get::<Value>("nodes", name) else { return Ok(None) };
+        self.apply("node-lifecycle-controller", node::plan(&seen, Timestamp::now())).await
     }
 
     /// Ends a pod whose node cannot: the placeholder at once, a missing node after some patience.

@@ -35,6 +35,7 @@ pub enum Controller {
     ClusterRoles,
     Scheduler,
     OwnNode,
+    NodeTaints,
     PodEnd,
     EventExpiry,
 }

@@ -44,7 +44,7 @@ pub async fn write(server: Arc<ApiServer>, mut waiting: mpsc::Receiver<Event>) {
     let mut memory = Memory::default();
     let mut batch = Vec::with_capacity(BATCH_MAX);
     while waiting.recv_many(&mut batch, BATCH_MAX).await > 0 {
-        let writes: Vec<Write> = batch.drain(..).filter_map(|event| memory.write_for(event)).collect();
+        let writes: Vec<Write> = batch.drain(..).map(|event| memory.write_for(event)).collect();
         futures::future::join_all(writes.into_iter().map(|write| perform(&server, write))).await;
     }
 }
@@ -63,13 +63,13 @@ struct Memory {
 }
 
 impl Memory {
-    fn write_for(&mut self, event: Event) -> Option<Write> {
+    fn write_for(&mut self, event: Event) -> Write {
         let about = &event.about;
         let sameness = [&*about.uid, &*about.name, &*event.reason, &*event.message, event.component].join("\n");
         if let Some((name, count)) = self.known.get_mut(&sameness) {
             *count += 1;
             let (name, count) = (name.clone(), *count);
-            return Some(Write::Count { event, name, count });
+            return Write::Count { event, name, count };
         }
         self.made += 1;
         // The counter keeps names of one nanosecond apart.
@@ -82,7 +82,7 @@ impl Memory {
         }
         self.known.insert(sameness.clone(), (name.clone(), 1));
         self.order.push_back(sameness);
-        Some(Write::Create(event, name))
+        Write::Create(event, name)
     }
 }
 
@@ -164,5 +164,43 @@ fn action(reason: &str) -> &'static str {
 fn extend(object: &mut Value, more: Value) {
     if let (Some(object), Value::Object(more)) = (object.as_object_mut(), more) {
         object.extend(more);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use volley_plan::control::Target;
+
+    fn event(message: &str) -> Event {
+        let about = Target {
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+            namespace: Some("n".into()),
+            name: "p".into(),
+            uid: "u".into(),
+        };
+        let message = message.to_owned();
+        Event { kind: EventType::Normal, reason: "R".into(), message, about, component: "test" }
+    }
+
+    // K-EVT-3
+    #[test]
+    fn a_repetition_raises_the_count_of_the_first() {
+        let mut memory = Memory::default();
+        let Write::Create(_, first) = memory.write_for(event("a")) else { panic!("the first is new") };
+        let Write::Create(_, other) = memory.write_for(event("b")) else { panic!("another is new") };
+        assert_ne!(first, other);
+        let Write::Count { name, count, .. } = memory.write_for(event("a")) else { panic!("it is known") };
+        assert_eq!((name, count), (first, 2));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut memory = Memory::default();
+        for number in 0..=REMEMBERED_MAX {
+            memory.write_for(event(&number.to_string()));
+        }
+        assert_eq!((memory.known.len(), memory.order.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
     }
 }

@@ -74,7 +74,10 @@ pub fn route(server: &ApiServer, index: &Index, change: &Change, queue: &Queue) 
         }
         "apiextensions.k8s.io/customresourcedefinitions" => add(Controller::Definition, key),
         "rbac.authorization.k8s.io/clusterroles" => add(Controller::ClusterRoles, ""),
-        "nodes" => route_node(index, change, queue),
+        "nodes" => {
+            add(Controller::NodeTaints, key);
+            route_node(index, change, queue);
+        }
         "events" => {
             if let Some(end) = index.next_event_end() {
                 let left = u64::try_from(end - jiff::Timestamp::now().as_second()).unwrap_or(0);

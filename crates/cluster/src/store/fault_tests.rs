@@ -260,6 +260,7 @@ async fn after_a_failed_sync_the_store_is_read_only_and_says_so() {
     let failed = store.commit(vec![put(&pods, "b", Expect::Absent, "two")]).await;
     assert!(matches!(failed, Err(CommitError::Io(_))), "a disk that works again proves nothing about lost pages");
     assert!(matches!(store.compact().await, Err(StoreError::ReadOnly(_))));
+    assert!(store.failure().is_some(), "whoever asks is told");
     assert_eq!((text(&store.list(&pods, "")), store.revision()), (vec!["a=one at 1.".into()], 1));
 }
 

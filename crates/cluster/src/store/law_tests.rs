@@ -137,6 +137,21 @@ fn assert_same(store: &TestStore, model: &Model) {
 
 /// A listing of any revision with the events after it replayed is the listing of today; the listing is the one
 /// that the model had then.
+/// A listing put together from stretches of two.
+fn in_stretches(store: &TestStore, bucket: &Bucket, revision: Revision) -> Listing<usize> {
+    let mut entries: Vec<Arc<Entry<usize>>> = Vec::new();
+    loop {
+        let after = entries.last().map(|entry| entry.key.clone()).unwrap_or_default();
+        let stretch = Stretch { prefix: "", after: &after, count: 2, at: Some(revision) };
+        let next = store.stretch(bucket, &stretch).unwrap();
+        assert!(next.revision == revision && next.entries.len() <= 2);
+        if next.entries.is_empty() {
+            return Listing { revision, entries };
+        }
+        entries.extend(next.entries);
+    }
+}
+
 fn assert_history(store: &TestStore, opened_at: Revision, past: &BTreeMap<Revision, Model>) {
     for (index, name) in BUCKETS.iter().enumerate() {
         let bucket = store.bucket(name);
@@ -145,6 +160,7 @@ fn assert_history(store: &TestStore, opened_at: Revision, past: &BTreeMap<Revisi
             if let Some(model) = past.get(&revision) {
                 assert_eq!(text(&listing), model.text(index), "as of {revision}");
             }
+            assert_eq!(text(&in_stretches(store, &bucket, revision)), text(&listing), "in stretches as of {revision}");
             let mut replayed: BTreeMap<Box<str>, Arc<Entry<usize>>> =
                 listing.entries.into_iter().map(|entry| (entry.key.clone(), entry)).collect();
             let mut last = revision;

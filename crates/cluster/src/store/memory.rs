@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::RestoreMeta;
 use super::error::{Expired, Lagged};
 use super::format::record_bytes;
-use super::object::{Bucket, BucketEvent, Entry, Event, EventKind, Listing, Revision};
+use super::object::{Bucket, BucketEvent, Entry, Event, EventKind, Listing, Revision, Stretch};
 use super::recover::{Recovered, restore_entries};
 
 /// A bucket keeps this many events even when the rings' bytes are used up, so that one busy bucket does not
@@ -155,6 +155,49 @@ impl<M> Memory<M> {
         entries.extend(undone.into_values().flatten().cloned());
         entries.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(Listing { revision, entries })
+    }
+
+    /// At most `count` entries behind the key `after`, as of a revision or of now: a page costs what it holds, not
+    /// what the bucket holds.
+    pub fn stretch(&self, bucket: &Bucket, stretch: &Stretch<'_>) -> Result<Listing<M>, Expired> {
+        let revision = stretch.at.unwrap_or(self.revision).min(self.revision);
+        self.check_history(bucket, revision)?;
+        let shelf = &self.shelves[bucket.index];
+        let is_wanted = |key: &str| key.starts_with(stretch.prefix) && key > stretch.after;
+        let mut undone: BTreeMap<&str, Option<&Arc<Entry<M>>>> = BTreeMap::new();
+        for event in shelf.ring.iter().rev().take_while(|event| event.revision > revision) {
+            if is_wanted(&event.entry.key) {
+                undone.insert(&event.entry.key, event.previous.as_ref());
+            }
+        }
+        let from = stretch.prefix.max(stretch.after);
+        let live = shelf.objects.range::<str, _>((Bound::Included(from), Bound::Unbounded));
+        let mut live =
+            live.take_while(|(key, _)| key.starts_with(stretch.prefix)).filter(|(key, _)| is_wanted(key)).peekable();
+        let mut undone = undone.into_iter().peekable();
+        let mut entries = Vec::new();
+        while entries.len() < stretch.count {
+            // What a later event changed is taken from before that event, and only from there.
+            let undone_is_next = match (live.peek(), undone.peek()) {
+                (None, None) => break,
+                (Some((key, _)), Some((other, _))) => *other <= &***key,
+                (live, _) => live.is_none(),
+            };
+            if undone_is_next {
+                let Some((key, previous)) = undone.next() else { break };
+                live.next_if(|(live, _)| ***live == *key);
+                entries.extend(previous.cloned());
+            } else {
+                entries.extend(live.next().map(|(_, entry)| entry.clone()));
+            }
+        }
+        Ok(Listing { revision, entries })
+    }
+
+    /// How many entries have this prefix now.
+    pub fn count(&self, bucket: &Bucket, prefix: &str) -> usize {
+        let objects = &self.shelves[bucket.index].objects;
+        if prefix.is_empty() { objects.len() } else { with_prefix(objects, prefix).count() }
     }
 
     /// Every bucket with its entries, for a snapshot.

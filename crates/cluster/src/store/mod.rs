@@ -29,7 +29,9 @@ mod tests;
 pub use backup::{Verified, restore, verify};
 pub use disk::{Disk, MachineDisk};
 pub use error::{CommitError, Expired, Lagged, StoreError};
-pub use object::{Bucket, BucketEvent, Change, Draft, Entry, Event, EventKind, Expect, Listing, Revision, Write};
+pub use object::{
+    Bucket, BucketEvent, Change, Draft, Entry, Event, EventKind, Expect, Listing, Revision, Stretch, Write,
+};
 pub use watch::{Watch, WatchAll};
 
 use std::fs::File;
@@ -44,7 +46,7 @@ use batch::Transaction;
 use compact::Source;
 use log::Log;
 use memory::{Limits, Memory};
-use writer::{Message, Writer};
+use writer::{Broken, Message, Writer};
 
 /// Transactions that may wait for the writer: two full batches, so that one fills while the other is being synced.
 const QUEUE_TRANSACTIONS_MAX: usize = 1024;
@@ -90,6 +92,7 @@ pub struct Store<M> {
     requests: Option<mpsc::Sender<Message<M>>>,
     writer: Option<JoinHandle<()>>,
     disk: Arc<dyn Disk>,
+    broken: Broken,
     /// Held while the store is open, so that a second process is refused.
     _lock: Option<File>,
 }
@@ -121,12 +124,13 @@ impl<M: Send + Sync + 'static> Store<M> {
         let memory = Arc::new(RwLock::new(memory));
         let (requests, queue) = mpsc::channel(QUEUE_TRANSACTIONS_MAX);
         let disk = options.disk.clone();
-        let writer = Writer::new(memory.clone(), log, options, requests.downgrade());
+        let broken = Broken::default();
+        let writer = Writer::new(memory.clone(), log, options, requests.downgrade(), broken.clone());
         let thread = std::thread::Builder::new()
             .name("store-writer".into())
             .spawn(move || writer.run(queue))
             .expect("a process that cannot start one thread cannot run a cluster");
-        Arc::new(Store { memory, requests: Some(requests), writer: Some(thread), disk, _lock: lock })
+        Arc::new(Store { memory, requests: Some(requests), writer: Some(thread), disk, broken, _lock: lock })
     }
 
     /// The bucket of this name, made when new.
@@ -138,6 +142,11 @@ impl<M: Send + Sync + 'static> Store<M> {
     /// Every bucket that holds or held objects, by name.
     pub fn buckets(&self) -> Vec<Bucket> {
         self.memory.read().used_buckets()
+    }
+
+    /// Why the store takes no more writes, if it does not; only opening it again helps.
+    pub fn failure(&self) -> Option<&std::io::Error> {
+        self.broken.get().map(Arc::as_ref)
     }
 
     /// The last revision that is committed and visible.
@@ -159,6 +168,16 @@ impl<M: Send + Sync + 'static> Store<M> {
     /// A revision from the future gives the newest state, and the listing says which revision that is.
     pub fn list_at(&self, bucket: &Bucket, prefix: &str, revision: Revision) -> Result<Listing<M>, Expired> {
         self.memory.read().list_at(bucket, prefix, revision)
+    }
+
+    /// A part of a listing, at the cost of that part.
+    pub fn stretch(&self, bucket: &Bucket, stretch: &Stretch<'_>) -> Result<Listing<M>, Expired> {
+        self.memory.read().stretch(bucket, stretch)
+    }
+
+    /// How many entries have this prefix.
+    pub fn count(&self, bucket: &Bucket, prefix: &str) -> usize {
+        self.memory.read().count(bucket, prefix)
     }
 
     /// Every event of the bucket with a revision greater than `after`, in order, once.

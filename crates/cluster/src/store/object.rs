@@ -144,6 +144,17 @@ impl<M> fmt::Debug for Event<M> {
 /// An event and where it happened.
 pub type BucketEvent<M> = (Bucket, Arc<Event<M>>);
 
+/// A part of a listing.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch<'a> {
+    pub prefix: &'a str,
+    /// Only keys greater than this one.
+    pub after: &'a str,
+    pub count: usize,
+    /// The newest state when absent.
+    pub at: Option<Revision>,
+}
+
 /// Entries of one bucket as of one revision, sorted by key.
 pub struct Listing<M> {
     pub revision: Revision,

@@ -4,7 +4,7 @@
 //! conflict, because a conflict may be with a write of the same batch.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 use tokio::sync::{mpsc, oneshot};
@@ -28,6 +28,9 @@ const BATCH_BYTES_MAX: usize = 8 << 20;
 /// Frame memory that is kept between batches.
 const FRAME_BYTES_KEPT: usize = 1 << 20;
 
+/// Set once, by a failure after which nothing may be acknowledged any more.
+pub(super) type Broken = Arc<OnceLock<Arc<io::Error>>>;
+
 pub(super) enum Message<M> {
     Commit(Transaction<M>),
     Compact(oneshot::Sender<Result<(), StoreError>>),
@@ -43,8 +46,7 @@ pub(super) struct Writer<M> {
     /// Weak, so that the queue closes when the store is dropped.
     requests: mpsc::WeakSender<Message<M>>,
     frame: FrameBuilder,
-    /// Set by a failure after which nothing may be acknowledged any more.
-    broken: Option<Arc<io::Error>>,
+    broken: Broken,
     compaction: Option<Compaction>,
     /// After a failed compaction the next waits until the log is this long.
     compact_again_at: u64,
@@ -56,9 +58,10 @@ impl<M: Send + Sync + 'static> Writer<M> {
         log: Option<Log>,
         options: Options,
         requests: mpsc::WeakSender<Message<M>>,
+        broken: Broken,
     ) -> Writer<M> {
         let frame = FrameBuilder::new();
-        Writer { memory, log, options, requests, frame, broken: None, compaction: None, compact_again_at: 0 }
+        Writer { memory, log, options, requests, frame, broken, compaction: None, compact_again_at: 0 }
     }
 
     pub fn run(mut self, mut queue: mpsc::Receiver<Message<M>>) {
@@ -116,7 +119,7 @@ impl<M: Send + Sync + 'static> Writer<M> {
     }
 
     fn make_durable(&mut self, batch: &Batch<M>) -> Result<(), Failure> {
-        if let Some(error) = &self.broken {
+        if let Some(error) = self.broken.get() {
             return Err(Failure::Broken(error.clone()));
         }
         let Some(log) = self.log.as_mut().filter(|_| !self.frame.is_empty()) else { return Ok(()) };
@@ -131,7 +134,7 @@ impl<M: Send + Sync + 'static> Writer<M> {
                     "a write failed and what is on the disk is unknown; the store is read-only until it is opened again"
                 );
                 let error = Arc::new(error);
-                self.broken = Some(error.clone());
+                let _ = self.broken.set(error.clone());
                 Failure::Broken(error)
             }
         })
@@ -155,7 +158,7 @@ impl<M: Send + Sync + 'static> Writer<M> {
         let live = self.memory.read().live_bytes();
         let dead = log.end.saturating_sub(live);
         let pays = dead > live && dead > self.options.compact_bytes_min && log.end >= self.compact_again_at;
-        if pays && self.compaction.is_none() && self.broken.is_none() {
+        if pays && self.compaction.is_none() && self.broken.get().is_none() {
             self.start_compaction(None);
         }
     }
@@ -174,7 +177,7 @@ impl<M: Send + Sync + 'static> Writer<M> {
 
     fn running_compaction(&mut self) -> Result<&mut Compaction, StoreError> {
         let log = self.log.as_ref().ok_or(StoreError::NoDisk)?;
-        if let Some(error) = &self.broken {
+        if let Some(error) = self.broken.get() {
             return Err(StoreError::ReadOnly(error.clone()));
         }
         if self.compaction.is_none() {
@@ -193,7 +196,7 @@ impl<M: Send + Sync + 'static> Writer<M> {
             Ok(()) => self.memory.write().set_log_end(log.end),
             Err(StoreError::ReadOnly(error)) => {
                 tracing::error!(file = %log.path.display(), %error, "the log's new name may not last; the store is read-only");
-                self.broken = Some(error.clone());
+                let _ = self.broken.set(error.clone());
             }
             Err(error) => {
                 tracing::warn!(file = %log.path.display(), %error, "compaction failed; the log stays as it was");

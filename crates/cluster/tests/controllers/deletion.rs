@@ -150,6 +150,62 @@ async fn a_namespace_empties_and_vanishes() {
     }
 }
 
+// K-NS-1
+#[tokio::test]
+async fn nothing_new_enters_a_namespace_that_is_being_deleted() {
+    let world = World::start().await;
+    world.create(("", "namespaces"), json!({"metadata": {"name": "n"}})).await;
+    let held = json!({"metadata": {"name": "m", "namespace": "n", "finalizers": ["example.com/held"]}});
+    world.create(MAPS, held).await;
+    world.delete(("", "namespaces"), "n", "Background").await.unwrap();
+    let refused = world.local().create("", "configmaps", "n", json!({"metadata": {"name": "x"}})).await.unwrap_err();
+    assert_eq!(
+        (refused.code, &*refused.message),
+        (
+            403,
+            "configmaps \"x\" is forbidden: unable to create new content in namespace n because it is being terminated"
+        )
+    );
+    assert_eq!(refused.details["causes"][0]["reason"], "NamespaceTerminating");
+}
+
+// K-NS-2
+#[tokio::test]
+async fn some_namespaces_cannot_be_deleted() {
+    let world = World::start().await;
+    for name in ["default", "kube-system", "kube-public"] {
+        let refused = world.delete(("", "namespaces"), name, "Background").await.unwrap_err();
+        let message = format!("namespaces \"{name}\" is forbidden: this namespace may not be deleted");
+        assert_eq!((refused.code, refused.message), (403, message));
+    }
+}
+
+// K-NS-3
+#[tokio::test]
+async fn nothing_is_created_in_a_namespace_that_is_not_there() {
+    let world = World::start().await;
+    let refused = world.local().create("", "configmaps", "n", json!({"metadata": {"name": "x"}})).await.unwrap_err();
+    assert_eq!((refused.code, &*refused.message), (404, "namespaces \"n\" not found"));
+}
+
+// K-DEL-2 K-DEL-3
+#[tokio::test]
+async fn a_held_object_goes_with_its_last_finalizer() {
+    let world = World::start().await;
+    world.create(MAPS, json!({"metadata": {"name": "m", "finalizers": ["example.com/a", "example.com/b"]}})).await;
+    world.delete(MAPS, "m", "Background").await.unwrap();
+    let pending = world.get(MAPS, "m").unwrap();
+    assert!(pending["metadata"]["deletionTimestamp"].is_string());
+    assert_eq!(pending["metadata"]["deletionGracePeriodSeconds"], 0);
+    world.delete(MAPS, "m", "Background").await.unwrap();
+    assert_eq!(world.get(MAPS, "m").unwrap(), pending, "a second DELETE changes nothing");
+    world.patch(MAPS, "m", json!({"metadata": {"finalizers": ["example.com/b"]}})).await;
+    assert!(world.get(MAPS, "m").is_some());
+    let last = world.patch(MAPS, "m", json!({"metadata": {"finalizers": []}})).await;
+    assert_eq!(text(&last, "metadata.name"), "m");
+    assert!(world.get(MAPS, "m").is_none());
+}
+
 // K-NS-4
 #[tokio::test]
 async fn a_namespace_that_cannot_go_says_what_holds_it() {
@@ -185,7 +241,7 @@ async fn a_definition_goes_after_its_instances() {
     let crd = world.local().get(DEFINITIONS.0, DEFINITIONS.1, "", "things.example.com").unwrap();
     assert!(is_true(&crd, "Terminating"));
     let refused = world.local().create("example.com", "things", "default", json!({"metadata": {"name": "d"}})).await;
-    assert_eq!(refused.unwrap_err().code, 405);
+    assert_eq!(refused.unwrap_err().code, 403);
     world.patch(THINGS, "a", json!({"metadata": {"finalizers": null}})).await;
     let gone = || world.local().get(DEFINITIONS.0, DEFINITIONS.1, "", "things.example.com").is_none();
     world.until_true("gone", gone).await;

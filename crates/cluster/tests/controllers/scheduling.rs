@@ -34,6 +34,18 @@ async fn this_machine_is_a_node_that_is_not_ready() {
     }
 }
 
+#[tokio::test]
+async fn a_node_is_tainted_as_long_as_it_is_not_ready() {
+    let world = World::start().await;
+    let mut new = node("n");
+    new["status"]["conditions"] = json!([]);
+    let created = world.create(NODES, new).await;
+    assert_eq!(created["spec"]["taints"], json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]));
+    world.patch_status(NODES, "n", json!({"conditions": [{"type": "Ready", "status": "True"}]})).await;
+    let is_free = |node: &Value| node["spec"].get("taints").is_none();
+    world.until("free", || world.get(NODES, "n").filter(is_free)).await;
+}
+
 // K 16.2
 #[tokio::test]
 async fn a_pod_waits_with_a_reason_until_a_node_is_ready() {
@@ -43,7 +55,9 @@ async fn a_pod_waits_with_a_reason_until_a_node_is_ready() {
     let reason = "0/1 nodes are available: 1 node(s) were not ready.";
     world.until_event("p", &format!("FailedScheduling: {reason}")).await;
     let waiting = world.get(PODS, "p").unwrap();
-    assert_eq!(condition(&waiting, "PodScheduled").unwrap()["message"], reason);
+    let told = condition(&waiting, "PodScheduled").unwrap();
+    assert_eq!(told["message"], reason);
+    assert!(told.get("lastProbeTime").is_some_and(Value::is_null));
     world.create(NODES, node("n")).await;
     let bound = world.until("bound", || world.get(PODS, "p").filter(|pod| pod["spec"]["nodeName"] == "n")).await;
     assert!(is_true(&bound, "PodScheduled"));
@@ -106,4 +120,36 @@ async fn a_pod_on_another_node_is_left_to_its_agent() {
     world.delete(PODS, "p", "Background").await.unwrap();
     world.until("q bound", || world.get(PODS, "q").filter(|pod| pod["spec"]["nodeName"] == "n")).await;
     assert!(world.get(PODS, "p").unwrap()["metadata"]["deletionTimestamp"].is_string());
+}
+
+// K-POD-DEL-2
+#[tokio::test]
+async fn a_second_delete_can_only_shorten_the_grace() {
+    let world = World::start().await;
+    world.create(NODES, node("n")).await;
+    world.create(PODS, pod("p", json!({"nodeName": "n"}))).await;
+    let grace = || world.get(PODS, "p").map(|pod| pod["metadata"]["deletionGracePeriodSeconds"].clone());
+    world.local().delete_gracefully(("default", "p"), 20).await.unwrap();
+    assert_eq!(grace(), Some(json!(20)));
+    world.local().delete_gracefully(("default", "p"), 40).await.unwrap();
+    assert_eq!(grace(), Some(json!(20)));
+    world.local().delete_gracefully(("default", "p"), 5).await.unwrap();
+    assert_eq!(grace(), Some(json!(5)));
+    world.local().delete_gracefully(("default", "p"), 0).await.unwrap();
+    assert_eq!(grace(), None);
+}
+
+// K-SUB-2
+#[tokio::test]
+async fn a_pod_is_bound_once() {
+    let world = World::start().await;
+    let spec = json!({"schedulingGates": [{"name": "example.com/wait"}]});
+    let created = world.create(PODS, pod("p", spec)).await;
+    let uid = text(&created, "metadata.uid");
+    let stranger = world.local().bind(("default", "p"), "another", "n").await.unwrap_err();
+    assert_eq!(stranger.code, 409);
+    world.local().bind(("default", "p"), uid, "n").await.unwrap();
+    let again = world.local().bind(("default", "p"), uid, "m").await.unwrap_err();
+    let message = "Operation cannot be fulfilled on pods/binding \"p\": pod p is already assigned to node \"n\"";
+    assert_eq!((again.code, &*again.message), (409, message));
 }

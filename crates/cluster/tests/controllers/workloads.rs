@@ -4,6 +4,7 @@ use crate::world::{APPS, BATCH, World, condition, deployment, is_true, job, name
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use volley_api::kube::text;
+use volley_cluster::store::Options;
 
 const DEPLOYMENTS: (&str, &str) = (APPS, "deployments");
 const SETS: (&str, &str) = (APPS, "replicasets");
@@ -27,7 +28,9 @@ async fn a_deployment_makes_a_set_and_pods_and_becomes_available() {
     let is_there = |object: &Value| object["status"]["availableReplicas"] == 3 && is_true(object, "Available");
     let seen = world.until("available", || world.get(DEPLOYMENTS, "web").filter(is_there)).await;
     assert_eq!(condition(&seen, "Progressing").unwrap()["reason"], "NewReplicaSetAvailable");
-    assert_eq!(seen["status"]["observedGeneration"], seen["metadata"]["generation"]);
+    assert_eq!(seen["status"]["observedGeneration"], 1);
+    assert_eq!(seen["metadata"]["generation"], 1, "the revision is noted without a change of the spec");
+    assert_eq!(seen["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "1");
     assert_eq!(world.list(SETS).len(), 1);
     world
         .until_event(
@@ -112,6 +115,23 @@ async fn a_large_job_gets_each_pod_once() {
         .filter_map(|pod| pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"].as_str())
         .collect();
     assert_eq!((pods.len(), indexes.len()), (300, 300));
+}
+
+#[tokio::test]
+async fn controllers_that_fall_behind_look_at_everything_again() {
+    // So short a history is overrun by every round, and each time all indexes are built anew.
+    let options = Options { ring_events_max: 8, ..Options::default() };
+    let world = World::start_with(options).await;
+    world.create(DEPLOYMENTS, deployment("web", 40)).await;
+    world.create(JOBS, job("j", json!({"completions": 40, "parallelism": 40}))).await;
+    let is_counted = |set: &Value| set["status"]["replicas"] == 40;
+    world.until_true("all replicas", || world.list(SETS).iter().any(is_counted)).await;
+    world.until("all active", || world.get(JOBS, "j").filter(|job| job["status"]["active"] == 40)).await;
+    assert_eq!(world.pods().len(), 80);
+    world.delete(DEPLOYMENTS, "web", "Foreground").await.unwrap();
+    world.delete(JOBS, "j", "Background").await.unwrap();
+    world.until_true("all gone", || world.pods().is_empty() && world.list(SETS).is_empty()).await;
+    world.until_gone(DEPLOYMENTS, "web").await;
 }
 
 // K-JOB-3

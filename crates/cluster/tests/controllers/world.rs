@@ -28,9 +28,13 @@ pub struct World {
 
 impl World {
     pub async fn start() -> World {
+        World::start_with(Options::default()).await
+    }
+
+    pub async fn start_with(options: Options) -> World {
         let folder = tempfile::tempdir().unwrap();
         let pki = Pki::open(folder.path(), &["127.0.0.1".to_owned()]).unwrap();
-        let server = ApiServer::open(Store::in_memory(Options::default()), &pki).await;
+        let server = ApiServer::open(Store::in_memory(options), &pki).await;
         server.set_address("127.0.0.1:6443");
         server.bootstrap(6443).await.unwrap();
         let stop = CancellationToken::new();
@@ -77,13 +81,16 @@ impl World {
 
     /// Waits until `found` finds something, looking again after every commit.
     pub async fn until<T>(&self, what: &str, mut found: impl FnMut() -> Option<T>) -> T {
-        let mut changes = self.server.store.watch_all(self.server.store.revision()).unwrap();
+        let store = &self.server.store;
+        let mut changes = store.watch_all(store.revision()).unwrap();
         let search = async {
             loop {
                 if let Some(found) = found() {
                     return found;
                 }
-                changes.next().await.unwrap();
+                if changes.next().await.is_err() {
+                    changes = store.watch_all(store.revision()).unwrap();
+                }
             }
         };
         match tokio::time::timeout(PATIENCE, search).await {

@@ -52,7 +52,7 @@ fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
 
 fn fill(pod: &mut Value, item: &Value) {
     let mut told = Vec::new();
-    for (list, word) in [("spec.initContainers", "init container"), ("spec.containers", "container")] {
+    for (list, word) in [("spec.containers", "container"), ("spec.initContainers", "init container")] {
         for container in items_mut(pod, list) {
             let requests = fill_map(container, "requests", &item["defaultRequest"]);
             let limits = fill_map(container, "limits", &item["default"]);
@@ -87,7 +87,8 @@ fn total(pod: &Value) -> Value {
     for list in ["requests", "limits"] {
         let mut map = Map::new();
         let all: Vec<&Value> = pod["spec"]["containers"].as_array().into_iter().flatten().collect();
-        let names = all.iter().flat_map(|c| c["resources"][list].as_object().into_iter().flatten().map(|(name, _)| name));
+        let names =
+            all.iter().flat_map(|c| c["resources"][list].as_object().into_iter().flatten().map(|(name, _)| name));
         for name in names {
             let sum = all
                 .iter()
@@ -132,6 +133,20 @@ fn check(item: &Value, resources: &Value, kind: &str) -> Vec<String> {
             Some(_) => {}
         }
     }
+    for (name, bound) in item["maxLimitRequestRatio"].as_object().into_iter().flatten() {
+        let Some(most) = bound.as_str().and_then(|b| Quantity::parse(b).ok()) else { continue };
+        let (asked, limit) = (amount(requests, name), amount(limits, name));
+        let start = format!("{name} max limit to request ratio per {kind} is {most}");
+        match (asked, limit) {
+            (Some(asked), Some(limit)) if !asked.is_zero() => {
+                let ratio = limit.milli_value() as f64 / asked.milli_value() as f64;
+                if ratio > most.milli_value() as f64 / 1000.0 {
+                    problems.push(format!("{start}, but provided ratio is {ratio:.6}"));
+                }
+            }
+            _ => problems.push(format!("{start}, but no request is specified or request is 0")),
+        }
+    }
     problems
 }
 
@@ -157,6 +172,20 @@ mod tests {
         let mut greedy = json!({"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "3"}}}]}});
         let error = pod(&mut greedy, &[range]).expect_err("over the bound");
         assert_eq!(error, "maximum cpu usage per Container is 1, but limit is 3");
+    }
+
+    // K-ADM-6
+    #[test]
+    fn a_limit_keeps_its_distance_to_the_request() {
+        let range = json!({"spec": {"limits": [{"type": "Container", "maxLimitRequestRatio": {"cpu": "2"}}]}});
+        let asking = |request: &str| {
+            let resources = json!({"requests": {"cpu": request}, "limits": {"cpu": "1"}});
+            let mut asked = json!({"spec": {"containers": [{"name": "c", "resources": resources}]}});
+            pod(&mut asked, std::slice::from_ref(&range))
+        };
+        assert_eq!(asking("500m"), Ok(()));
+        let text = "cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000";
+        assert_eq!(asking("250m"), Err(text.to_owned()));
     }
 
     #[test]

@@ -47,7 +47,8 @@ pub fn priority_class(class: &Value, others: &[Value]) -> Result<(), String> {
     if class["globalDefault"] != true {
         return Ok(());
     }
-    let same = |other: &&Value| other["globalDefault"] == true && other["metadata"]["name"] != class["metadata"]["name"];
+    let same =
+        |other: &&Value| other["globalDefault"] == true && other["metadata"]["name"] != class["metadata"]["name"];
     match others.iter().find(same) {
         Some(other) => Err(format!(
             "PriorityClass {} is already marked as default. Only one default can exist",
@@ -160,7 +161,10 @@ mod tests {
         let usual = json!({"priority": 3, "preemptionPolicy": "Never", "priorityClassName": "usual"});
         assert_eq!(run(json!({}), &classes), Ok(usual));
         assert_eq!(run(json!({"priorityClassName": "high"}), &classes).map(|s| s["priority"].clone()), Ok(json!(7)));
-        assert_eq!(run(json!({"priorityClassName": "x"}), &classes), Err("no PriorityClass with name x was found".into()));
+        assert_eq!(
+            run(json!({"priorityClassName": "x"}), &classes),
+            Err("no PriorityClass with name x was found".into())
+        );
         let sent = run(json!({"priority": 5}), &[]).expect_err("a number is refused");
         assert!(sent.starts_with("the integer value of priority (5) must not be provided"), "{sent}");
         assert!(priority_class(&class("new", 1, true), &classes).is_err());

@@ -33,7 +33,8 @@ pub fn charge(quotas: &[Value], group: &str, resource: &str, object: &Value) -> 
         }
         let used = amounts(&quota["status"]["used"]);
         let after: Usage = wanted.iter().map(|(name, amount)| (name.clone(), of(&used, name) + *amount)).collect();
-        let over: Vec<&String> = after.iter().filter(|(name, amount)| **amount > of(&hard, name)).map(|(n, _)| n).collect();
+        let over: Vec<&String> =
+            after.iter().filter(|(name, amount)| **amount > of(&hard, name)).map(|(n, _)| n).collect();
         if !over.is_empty() {
             let list = |from: &Usage| {
                 over.iter().map(|name| format!("{name}={}", of(from, name))).collect::<Vec<_>>().join(",")
@@ -77,9 +78,7 @@ fn of(usage: &Usage, name: &str) -> Quantity {
 
 fn amounts(map: &Value) -> Usage {
     let entries = map.as_object().into_iter().flatten();
-    entries
-        .filter_map(|(name, amount)| Some((name.clone(), Quantity::parse(amount.as_str()?).ok()?)))
-        .collect()
+    entries.filter_map(|(name, amount)| Some((name.clone(), Quantity::parse(amount.as_str()?).ok()?))).collect()
 }
 
 fn with(used: &Usage, changed: &Usage) -> Value {
@@ -93,6 +92,7 @@ fn with(used: &Usage, changed: &Usage) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn quota(hard: Value, used: Value) -> Value {
         json!({"metadata": {"name": "q"}, "spec": {"hard": hard}, "status": {"used": used}})
@@ -115,5 +115,41 @@ mod tests {
         assert_eq!(charge(&[], "", "pods", &pod), Ok(vec![]));
         let maps = quota(json!({"configmaps": "1"}), json!({"configmaps": "1"}));
         assert!(charge(&[maps], "", "configmaps", &json!({})).is_err());
+    }
+
+    fn pod(millicores: u64) -> Value {
+        let cpu = format!("{millicores}m");
+        json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}})
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        // K-ADM-5
+        #[test]
+        fn what_is_used_is_the_sum_of_what_was_admitted_and_never_over_the_limit(
+            limit in 0..6000u64, pods in 0..12u64, wanted in proptest::collection::vec(0..2500u64, 0..20)
+        ) {
+            let mut quotas = [
+                quota(json!({"requests.cpu": format!("{limit}m")}), json!({})),
+                quota(json!({"pods": pods.to_string()}), json!({})),
+            ];
+            let (mut cpu, mut count) = (0, 0);
+            for amount in wanted {
+                let fits = cpu + amount <= limit && count < pods;
+                let charged = charge(&quotas, "", "pods", &pod(amount));
+                prop_assert_eq!(charged.is_ok(), fits);
+                for (position, used) in charged.unwrap_or_default() {
+                    quotas[position]["status"]["used"] = used;
+                }
+                if fits {
+                    cpu += amount;
+                    count += 1;
+                }
+                let used = |quota: &Value, name: &str| of(&amounts(&quota["status"]["used"]), name);
+                prop_assert_eq!(used(&quotas[0], "requests.cpu"), Quantity::parse(&format!("{cpu}m")).unwrap());
+                prop_assert_eq!(used(&quotas[1], "pods"), Quantity::parse(&count.to_string()).unwrap());
+            }
+        }
     }
 }

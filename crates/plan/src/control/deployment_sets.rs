@@ -293,7 +293,8 @@ impl Sets {
         let known = deployment.metadata.annotations.as_ref().and_then(|annotations| annotations.get(REVISION));
         if known.map(String::as_str) != Some(revision) {
             let patch = json!({ "metadata": { "annotations": { REVISION: revision } } });
-            plan.actions.push(Action::Patch { target: Target::of(deployment), patch });
+            // Through the status, as upstream does: an annotation written otherwise would raise the generation.
+            plan.actions.push(Action::PatchStatus { target: Target::of(deployment), patch });
         }
     }
 

@@ -26,6 +26,7 @@ pub mod garbage;
 pub mod namespace;
 
 pub mod endpoints;
+pub mod node;
 pub mod placement;
 pub mod volumes;
 
@@ -239,12 +240,12 @@ fn seconds_since(then: Timestamp, now: Timestamp) -> i64 {
     now.as_second() - then.as_second()
 }
 
-fn to_value(value: &impl Serialize) -> Value {
+pub(crate) fn to_value(value: &impl Serialize) -> Value {
     serde_json::to_value(value).expect("Kubernetes types serialise to JSON: their keys are strings")
 }
 
 /// The JSON merge patch that turns `old` into `new`, or `None` if they are equal.
-fn difference(old: &Value, new: &Value) -> Option<Value> {
+pub(crate) fn difference(old: &Value, new: &Value) -> Option<Value> {
     if old == new {
         return None;
     }

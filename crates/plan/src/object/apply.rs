@@ -1,7 +1,8 @@
 //! Server-side apply (K-SSA-4, 7, 8, 9, 10): merges a configuration into the live object, removes what its manager no longer
 //! wants, and refuses to take fields from others unless forced.
 //!
-//! The configuration must be in canonical spelling (quantities, times) but not defaulted.
+//! The configuration is as it was sent: not defaulted, empty containers and other spellings of a value included. The caller
+//! brings the result into its canonical spelling.
 
 use super::changes::{Changes, changes};
 use super::combine::{merge_root, prune_root};
@@ -119,6 +120,11 @@ pub fn apply(
         last_applied::refresh(&mut merged, config);
     }
     Ok(merged)
+}
+
+/// Refuses a configuration that does not fit the kind's schema.
+pub fn check_typed(shape: &StructRef, config: &Value) -> Result<(), ApplyError> {
+    check(&Shape::Struct(shape.clone()), config)
 }
 
 fn check(root: &Shape, config: &Value) -> Result<(), ApplyError> {

@@ -148,6 +148,8 @@ fn compare(shape: &Shape, field: Option<&Field>, old: Option<&Value>, new: Optio
         (Some(old), Some(new)) => both(shape, old, new),
         (Some(old), None) => Diff::removed(everything(shape, old)),
         (None, Some(new)) if field.is_some_and(is_always_there) => filled(shape, new),
+        // A plain field that is empty and still there is one that Go prints always; it was there before, too.
+        (None, Some(new)) if is_zero(new) && field.is_some_and(is_plain) => Diff::default(),
         (None, Some(new)) => Diff::set(everything(shape, new)),
     }
 }
@@ -158,15 +160,34 @@ fn is_always_there(field: &Field) -> bool {
     field.proto.is_some_and(|proto| field.required || (matches!(field.shape, Shape::Struct(_)) && !proto.pointer))
 }
 
+fn is_plain(field: &Field) -> bool {
+    field.proto.is_some_and(|proto| !proto.pointer)
+}
+
 /// A container that was there all along gets contents.
 fn filled(shape: &Shape, new: &Value) -> Diff {
     let mut diff = Diff::default();
+    if is_zero(new) {
+        return diff;
+    }
     match view(shape, new) {
         View::Map(fields) => diff.entries(shape, (&Object::new(), fields), |_| true),
         View::List(list, items) if !items.is_empty() => diff.items(list, &[], items),
         View::List(..) | View::Leaf => return Diff::set(Node::new()),
     }
     diff
+}
+
+/// What a Go field holds before anybody sets it.
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        Value::Bool(true) => false,
+    }
 }
 
 fn both(shape: &Shape, old: &Value, new: &Value) -> Diff {

@@ -487,3 +487,16 @@ fn kubectl_changes_over_from_client_side_apply_without_conflict() {
     let error = apply(&shape, Some(&edited), &config, &manager("kubectl", 2), false).expect_err("edited since");
     assert_eq!(error.to_string(), "Apply failed with 1 conflict: conflict with \"editor\" using v1: .data.a");
 }
+
+// K-SSA-7
+#[test]
+fn what_a_new_object_shows_but_nobody_set_is_owned_by_nobody() {
+    let role = volley_api::kube::schema::builtin::of("rbac.authorization.k8s.io", "v1", "Role").expect("built in");
+    let mut new = json!({"apiVersion": "v1", "kind": "Role", "metadata": {"name": "r"}, "rules": null});
+    updated(&role, None, &mut new, &manager("a", 0));
+    assert!(new["metadata"].get("managedFields").is_none(), "{new}");
+    let set = volley_api::kube::schema::builtin::of("", "v1", "ConfigMap").expect("built in");
+    let mut new = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "immutable": false});
+    updated(&set, None, &mut new, &manager("a", 0));
+    assert_eq!(entry_of(&new, "a")["fieldsV1"], json!({"f:immutable": {}}));
+}

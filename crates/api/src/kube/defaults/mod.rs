@@ -8,6 +8,7 @@ pub mod pod;
 pub mod policy;
 pub mod prepare;
 pub mod rows;
+pub mod status;
 pub mod storage;
 pub mod workloads;
 
@@ -26,6 +27,7 @@ pub fn fill(group: &str, kind: &str, object: &mut Value) {
         Some((_, _, complete)) => complete(object),
         None => rows::fill(group, kind, object),
     }
+    status::complete(group, kind, object);
 }
 
 /// Sets a field that is absent or null.

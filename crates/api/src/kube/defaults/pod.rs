@@ -12,7 +12,9 @@ pub const ROWS: &[Row] = &[
         if let Some(spec) = inner(pod, "spec") {
             pod_spec(spec, false);
         }
-        section(pod, "status");
+        if let Some(status) = section(pod, "status") {
+            status_zeros(status);
+        }
     }),
     ("", "PodTemplate", |object| {
         if let Some(template) = section(object, "template") {
@@ -20,6 +22,29 @@ pub const ROWS: &[Row] = &[
         }
     }),
 ];
+
+/// What a pod's status always shows, whoever wrote it (spec K-POD-1, K-POD-2).
+fn status_zeros(status: &mut Value) {
+    let put = |item: &mut Value, key: &str, zero: Value| {
+        if let Some(map) = item.as_object_mut() {
+            map.entry(key).or_insert(zero);
+        }
+    };
+    for condition in crate::kube::items_mut(status, "conditions") {
+        put(condition, "lastProbeTime", Value::Null);
+        put(condition, "lastTransitionTime", Value::Null);
+    }
+    for list in ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"] {
+        for container in crate::kube::items_mut(status, list) {
+            for (key, zero) in [("image", json!("")), ("imageID", json!("")), ("ready", json!(false))] {
+                put(container, key, zero);
+            }
+            for (key, zero) in [("restartCount", json!(0)), ("state", json!({})), ("lastState", json!({}))] {
+                put(container, key, zero);
+            }
+        }
+    }
+}
 
 /// Completes a pod template; its metadata is there even when it is empty.
 pub fn pod_template(template: &mut Value) {
@@ -419,6 +444,24 @@ mod tests {
                 }],
                 "dnsPolicy": "ClusterFirst", "enableServiceLinks": true, "restartPolicy": "Always",
                 "schedulerName": "default-scheduler", "securityContext": {}, "terminationGracePeriodSeconds": 30,
+            })
+        );
+    }
+
+    // K-POD-1 K-POD-2
+    #[test]
+    fn a_status_shows_what_nobody_wrote() {
+        let mut pod = json!({"spec": {"containers": []}, "status": {
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [{"name": "c", "ready": true, "state": {"running": {}}}],
+        }});
+        fill("", "Pod", &mut pod);
+        assert_eq!(
+            pod["status"],
+            json!({
+                "conditions": [{"type": "Ready", "status": "True", "lastProbeTime": null, "lastTransitionTime": null}],
+                "containerStatuses": [{"name": "c", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                    "state": {"running": {}}, "lastState": {}}],
             })
         );
     }

@@ -20,6 +20,14 @@ pub fn prepare_create(group: &str, kind: &str, object: &mut Value) {
         fill(group, kind, object);
     }
     match (group, kind) {
+        // "At once" is one second.
+        ("", "Pod")
+            if at(object, "spec.terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|s| s < 0) =>
+        {
+            if let Some(spec) = map_at(object, "spec") {
+                spec.insert("terminationGracePeriodSeconds".to_owned(), 1.into());
+            }
+        }
         ("", "Namespace") => {
             add_to_list(object, "spec", "finalizers", "kubernetes");
         }

@@ -164,6 +164,7 @@ const FIELDS: &[(&str, &str, &[&str])] = &[
     ("", "Service", &["metadata.name", "metadata.namespace", "spec.clusterIP", "spec.type"]),
     ("", "ReplicationController", &["metadata.name", "metadata.namespace", "status.replicas"]),
     ("batch", "Job", &["metadata.name", "metadata.namespace", "status.successful"]),
+    // The two views of events hold their fields at the same places: what is kept of a stored event serves both.
     (
         "",
         "Event",
@@ -179,17 +180,14 @@ const FIELDS: &[(&str, &str, &[&str])] = &[
             "metadata.namespace",
             "reason",
             "reportingComponent",
-            "source",
             "type",
+            "source",
         ],
     ),
     (
         "events.k8s.io",
         "Event",
         &[
-            "metadata.name",
-            "metadata.namespace",
-            "reason",
             "regarding.apiVersion",
             "regarding.fieldPath",
             "regarding.kind",
@@ -197,6 +195,9 @@ const FIELDS: &[(&str, &str, &[&str])] = &[
             "regarding.namespace",
             "regarding.resourceVersion",
             "regarding.uid",
+            "metadata.name",
+            "metadata.namespace",
+            "reason",
             "reportingController",
             "type",
         ],

@@ -132,7 +132,7 @@ fn check_endpoint(endpoint: &Value, path: &str, kind: &str) -> Vec<FieldError> {
             errors.extend(check_ip(address, &place));
             continue;
         };
-        if (kind == "IPv4") != parsed.is_ipv4() {
+        if matches!(kind, "IPv4" | "IPv6") && (kind == "IPv4") != parsed.is_ipv4() {
             errors.push(FieldError::invalid(list.as_str(), address, &format!("must be an {kind} address")));
         }
         errors.extend(check_endpoint_ip(address, &place));

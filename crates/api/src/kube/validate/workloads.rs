@@ -235,6 +235,9 @@ pub fn check_controller_revision_update(new: &Value, old: &Value) -> Vec<FieldEr
 fn check_selector_field(spec: &Value, kind: &str) -> Vec<FieldError> {
     let Some(selector) = set_at(spec, "selector") else { return vec![FieldError::required("spec.selector", "")] };
     let mut errors = check_selector(Some(selector), "spec.selector");
+    if !errors.is_empty() && kind == "deployment" {
+        errors.push(FieldError::invalid("spec.selector", selector.clone(), "invalid label selector"));
+    }
     if selects_nothing_special(selector) {
         let detail = format!("empty selector is invalid for {kind}");
         errors.push(FieldError::invalid("spec.selector", selector.clone(), &detail));
@@ -247,7 +250,8 @@ fn check_template(spec: &Value, kind: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let selector = set_at(spec, "selector");
     let labels = at(spec, "template.metadata.labels");
-    if selector.is_none_or(|selector| !matches(selector, labels)) {
+    let is_broken = kind == "ReplicaSet" && !check_selector(selector, "").is_empty();
+    if !is_broken && selector.is_none_or(|selector| !matches(selector, labels)) {
         let detail = "`selector` does not match template `labels`";
         errors.push(FieldError::invalid("spec.template.metadata.labels", labels.cloned().unwrap_or_default(), detail));
     }
