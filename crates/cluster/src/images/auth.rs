@@ -166,7 +166,7 @@ impl Keyring {
     }
 
     fn sorted(mut entries: Vec<Entry>) -> Keyring {
-        entries.sort_by(|a, b| b.key.text().cmp(&a.key.text()));
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.key.text()));
         Keyring { entries }
     }
 }

@@ -89,7 +89,8 @@ pub fn plan(seen: &Observed<'_>, policy: &CollectPolicy) -> CollectPlan {
 impl Store {
     /// Collects if the disk is fuller than the policy allows, and sweeps what no name needs.
     pub async fn collect(&self, keep: &BTreeSet<Digest>, policy: &CollectPolicy) -> Result<Collected, ImageError> {
-        let measured = space(&self.inner.layout.layers())?;
+        let layers = self.inner.layout.layers();
+        let measured = off_thread(move || space(&layers)).await?;
         self.collect_at(measured, keep, policy).await
     }
 

@@ -9,6 +9,7 @@ use super::flight::Stage;
 use super::layout::{off_thread, space};
 use super::manifest::Descriptor;
 use super::registry::{Session, failed};
+use super::store::remove_any;
 use bytes::Bytes;
 use futures::StreamExt;
 use reqwest::StatusCode;
@@ -64,7 +65,7 @@ pub async fn download(session: &Session, job: &Job, done: &watch::Sender<Stage>)
             }
             ImageError::DiskFull { .. } => {
                 let partial = job.partial.clone();
-                off_thread(move || Ok(drop(std::fs::remove_file(partial)))).await?;
+                off_thread(move || remove_any(&partial)).await?;
                 break;
             }
             _ => break,

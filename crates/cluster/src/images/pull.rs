@@ -84,12 +84,7 @@ impl Store {
             inner.image(&reference, &record)?.ok_or_else(|| ImageError::NotFound(reference.to_string()))
         })
         .await?;
-        let (inner, diff_ids) = (self.inner.clone(), resolved.config.rootfs.diff_ids.clone());
-        tokio::task::spawn_blocking(move || {
-            if let Err(error) = inner.sync(&diff_ids) {
-                tracing::warn!(%error, "the image's layers may have to be unpacked again after a power cut");
-            }
-        });
+        self.inner.sync_later(resolved.config.rootfs.diff_ids.clone());
         Ok(image)
     }
 }
@@ -315,6 +310,16 @@ impl Inner {
             Ok(is_broken)
         })
         .await
+    }
+
+    /// Flushes in the background: a pod's start does not wait for the disk.
+    pub(super) fn sync_later(self: &Arc<Inner>, diff_ids: Vec<Digest>) {
+        let inner = self.clone();
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = inner.sync(&diff_ids) {
+                tracing::warn!(%error, "layers may have to be unpacked again after a power cut");
+            }
+        });
     }
 
     /// Flushes layers to the disk and notes it; until then a layer counts only within this boot.

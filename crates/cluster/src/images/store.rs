@@ -110,7 +110,15 @@ impl Store {
     /// Opens `<home>/images`.
     pub async fn open(root: &Path, options: Options) -> Result<Store, ImageError> {
         let root = root.to_owned();
-        off_thread(move || Store::open_blocking(&root, options)).await
+        let (store, layers) = off_thread(move || {
+            let store = Store::open_blocking(&root, options)?;
+            let layers = store.inner.layer_ids()?;
+            Ok((store, layers))
+        })
+        .await?;
+        // A process killed before its flush leaves layers that only this boot may trust.
+        store.inner.sync_later(layers);
+        Ok(store)
     }
 
     fn open_blocking(root: &Path, options: Options) -> Result<Store, ImageError> {
@@ -227,6 +235,15 @@ impl Inner {
             Document::Manifest(manifest) => Ok(Some(manifest)),
             Document::Index(_) => Err(ImageError::malformed(digest.as_str(), "an index where a manifest was stored")),
         }
+    }
+
+    /// The layers whose markers are here.
+    fn layer_ids(&self) -> Result<Vec<Digest>, ImageError> {
+        let mut found = Vec::new();
+        for (_, path) in entries(&self.layout.layers())?.into_iter().filter(|(name, _)| name.ends_with(".json")) {
+            found.extend(read_json::<Marker>(&path)?.map(|marker| marker.diff_id));
+        }
+        Ok(found)
     }
 
     /// Keeps blobs and layers from collection until the pin is dropped.
