@@ -28,6 +28,8 @@ mod fixtures;
 #[cfg(test)]
 mod pull_tests;
 #[cfg(test)]
+mod registry_tests;
+#[cfg(test)]
 mod store_tests;
 #[cfg(test)]
 mod unpack_tests;
