@@ -16,6 +16,8 @@ use super::table::{LayerRecord, Record};
 use super::unpack::unpack;
 use futures::FutureExt;
 use futures::future::try_join_all;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -261,7 +263,10 @@ impl Inner {
     fn unpack_blocking(&self, blob: &Digest, diff_id: &Digest) -> Result<(), ImageError> {
         let (layout, scratch) = (&self.layout, self.layout.scratch());
         let path = layout.blob(blob);
-        std::fs::create_dir(&scratch).map_err(|error| ImageError::file("create", &scratch, error))?;
+        // A layer that does not name its root gets the usual one, whatever the process's umask.
+        let made = std::fs::create_dir(&scratch)
+            .and_then(|()| std::fs::set_permissions(&scratch, Permissions::from_mode(0o755)));
+        made.map_err(|error| ImageError::file("create", &scratch, error))?;
         let unpacked = unpack(&path, &scratch, diff_id, self.options.limits, self.options.privilege);
         let placed = unpacked.and_then(|found| {
             let marker = Marker {
