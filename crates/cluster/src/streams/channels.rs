@@ -6,6 +6,7 @@ use super::{Io, StreamError, linger};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Buf, Bytes};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -18,6 +19,10 @@ pub const RESIZE: u8 = 4;
 const CLOSE: u8 = 255;
 /// Pongs that wait to be written; a client that floods with pings loses some.
 const PONGS_WAITING_MAX: usize = 8;
+
+/// An unasked pong goes to the client this often. It tells kubectl that we live when its pings wait behind input that the
+/// process does not read, and it lets us notice a client that is gone without a word.
+const PONG_INTERVAL: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
@@ -88,7 +93,10 @@ pub(super) async fn serve_exec(io: Io, protocol: Protocol, command: &[String], e
     };
     tokio::select! {
         result = inputs(&mut reader, protocol, pongs, ends.stdin, ends.resize) => {
-            return result.and(Err(StreamError::ClientLeft));
+            result?;
+            // The client said goodbye or hung up; whether it hears ours does not matter.
+            let _ = send(&mut writer, websocket::close()).await;
+            return Err(StreamError::ClientLeft);
         }
         result = outputs.run(&mut writer, command) => result?,
     }
@@ -142,7 +150,7 @@ impl Outputs {
         send(writer, first_message(protocol, self.stdout.is_some(), self.stderr.is_some())).await?;
         while self.stdout.is_some() || self.stderr.is_some() {
             let (channel, piece) = tokio::select! {
-                Some(pong) = self.pongs.recv() => {
+                pong = next_pong(&mut self.pongs) => {
                     send(writer, pong).await?;
                     continue;
                 }
@@ -157,7 +165,7 @@ impl Outputs {
         }
         let outcome = loop {
             tokio::select! {
-                Some(pong) = self.pongs.recv() => send(writer, pong).await?,
+                pong = next_pong(&mut self.pongs) => send(writer, pong).await?,
                 outcome = &mut self.outcome => break outcome.map_err(|_| StreamError::ClientLeft)?,
             }
         };
@@ -169,6 +177,16 @@ impl Outputs {
             send(writer, protocol.frame(ERROR, text.as_bytes())).await?;
         }
         send(writer, websocket::close()).await
+    }
+}
+
+/// A pong that the client asked for, or one that is due.
+async fn next_pong(asked: &mut mpsc::Receiver<Bytes>) -> Bytes {
+    match tokio::time::timeout(PONG_INTERVAL, asked.recv()).await {
+        Ok(Some(pong)) => pong,
+        // The reading side is gone, and with it this session.
+        Ok(None) => std::future::pending().await,
+        Err(_) => websocket::pong(b""),
     }
 }
 

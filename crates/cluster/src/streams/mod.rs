@@ -58,3 +58,6 @@ async fn linger(mut reader: impl AsyncRead + Unpin) {
     let drained = async { while matches!(reader.read(&mut sink).await, Ok(1..)) {} };
     let _ = tokio::time::timeout(LINGER, drained).await;
 }
+
+#[cfg(test)]
+mod tests;

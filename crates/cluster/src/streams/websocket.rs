@@ -167,7 +167,7 @@ pub async fn next_message(decoder: &mut Decoder, reader: &mut (impl AsyncRead + 
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 

@@ -16,8 +16,11 @@ use tokio_util::sync::CancellationToken;
 
 /// Bytes read at a time, forwards and backwards.
 const READ_BYTES: usize = 64 * 1024;
-/// How soon a follower sees a new line. Looking is one `read` that finds nothing, so hundreds of followers cost little.
+/// How soon a follower sees a new line. Looking is two calls that find nothing, so hundreds of followers cost little.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Times that the files are listed again because rotation came between; even a flood rotates far less often than this.
+const OPEN_ATTEMPTS_MAX: usize = 100;
 
 /// What is read of a log.
 #[derive(Debug, Clone, Default)]
@@ -122,13 +125,16 @@ impl LogReader {
         };
         if self.files.len() == 1 {
             let inode = current.inode;
-            let mut found = open_all(&self.path)?;
-            match found.iter().position(|file| file.inode == inode) {
-                Some(at) => drop(found.drain(..=at)),
-                // Removed by rotation while we read it: everything that is left is newer.
-                None => {}
+            let is_newest = std::fs::metadata(&self.path).is_ok_and(|newest| newest.ino() == inode);
+            if is_newest {
+                return Ok(false);
             }
-            self.files.append(&mut found);
+            let mut all = open_all(&self.path)?;
+            // If rotation removed the file while we read it, everything that is left is newer.
+            if let Some(at) = all.iter().position(|file| file.inode == inode) {
+                all.drain(..=at);
+            }
+            self.files.append(&mut all);
         }
         if self.files.len() == 1 {
             return Ok(false);
@@ -173,24 +179,27 @@ impl LogReader {
 ///
 /// Rotation may run between listing and opening; then it is tried again, because a file would be missing or doubled.
 fn open_all(path: &Path) -> io::Result<VecDeque<OpenFile>> {
-    loop {
-        let newest = match OpenFile::open(path) {
-            Ok(file) => file,
-            // Between the two steps of a rotation, before the first line, or after the pod is gone.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(VecDeque::new()),
-            Err(error) => return Err(error),
-        };
-        let listed = rotated(path)?;
+    for _ in 0..OPEN_ATTEMPTS_MAX {
+        // Missing between the two steps of a rotation, before the first line, and after the pod is gone.
+        let newest = found(OpenFile::open(path))?;
+        let listed = found(rotated(path))?.unwrap_or_default();
         let opened: io::Result<VecDeque<OpenFile>> = listed.iter().map(|(_, path)| OpenFile::open(path)).collect();
-        match opened {
-            Ok(mut files) if files.iter().all(|file| file.inode != newest.inode) => {
-                files.push_back(newest);
-                return Ok(files);
-            }
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+        let Some(mut files) = found(opened)? else { continue };
+        let is_doubled = newest.as_ref().is_some_and(|newest| files.iter().any(|file| file.inode == newest.inode));
+        if !is_doubled {
+            files.extend(newest);
+            return Ok(files);
         }
+    }
+    Err(io::ErrorKind::ResourceBusy.into())
+}
+
+/// `None` instead of an error when there is no such file.
+fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -10,6 +10,7 @@ use super::headers::Headers;
 use bytes::{Bytes, BytesMut};
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -24,6 +25,8 @@ const PIECES_WAITING_MAX: usize = 64;
 const STREAMS_WAITING_MAX: usize = 64;
 /// Bytes that wait to be written to the client, over all streams.
 const OUTGOING_BYTES_MAX: usize = 512 * 1024;
+/// After this long without a frame for the client one is sent: a client that is gone without a word is noticed by it.
+const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// What a frame counts beside its bytes, so that empty ones are bounded too.
 const FRAME_COST: usize = 64;
 
@@ -155,9 +158,17 @@ async fn write_frames(
     writer: &mut (impl AsyncWrite + Unpin),
 ) -> std::io::Result<()> {
     let (mut encoder, mut buffer, mut permits) = (Encoder::default(), BytesMut::new(), Vec::new());
-    let mut is_open = true;
+    let (mut is_open, mut ping) = (true, 0u32);
     while is_open {
-        let Some(mut next) = queue.recv().await else { return Ok(()) };
+        let mut next = match tokio::time::timeout(PING_INTERVAL, queue.recv()).await {
+            Ok(Some(next)) => next,
+            Ok(None) => return Ok(()),
+            Err(_) => {
+                // Ids of the server's own pings are even.
+                ping = ping.wrapping_add(2);
+                (Frame::Ping(ping), None)
+            }
+        };
         loop {
             let (frame, permit) = next;
             encoder.write(&frame, &mut buffer);
@@ -237,8 +248,8 @@ impl Inbound {
                     entry.reset.cancel();
                 }
             }
-            Frame::Ping(id) => self.outgoing.send(Frame::Ping(id)).await?,
-            Frame::SynReply { .. } | Frame::GoAway { .. } | Frame::Ignored => {}
+            Frame::Ping(id) if id % 2 == 1 => self.outgoing.send(Frame::Ping(id)).await?,
+            Frame::Ping(_) | Frame::SynReply { .. } | Frame::GoAway { .. } | Frame::Ignored => {}
         }
         Ok(())
     }
