@@ -1,51 +1,91 @@
 //! A server with one made-up pod per name, whose exec, attach and port-forward run local processes and reach local ports.
 //!
-//! It exists to try real clients against `streams` without a cluster: `streams_server 127.0.0.1:8001`, then
-//! `kubectl --server http://127.0.0.1:8001 exec -it p -- sh`.
+//! It exists to try real clients against `streams` without a cluster: `streams_server 127.0.0.1:8001 /tmp/logs/0.log date`,
+//! then `kubectl --server http://127.0.0.1:8001 exec -it p -- sh`. What the command prints goes to that log, for `logs`.
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
-use http_body_util::Full;
-use hyper::body::Incoming;
+use futures::StreamExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use jiff::Timestamp;
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::OpenptFlags;
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::Stdio;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 use volley_api::kube::status::ApiError;
 use volley_cluster::apiserver::request::{Query, ResourcePath};
 use volley_cluster::streams::forward::{Target, run_port_forward};
+use volley_cluster::streams::logs::Output;
+use volley_cluster::streams::logs::options::LogOptions;
+use volley_cluster::streams::logs::reader::{LogReader, stream};
+use volley_cluster::streams::logs::writer::{LogLimits, LogWriter};
 use volley_cluster::streams::session::{Outcome, Streams, run_exec};
 use volley_cluster::streams::upgrade::{CommandOptions, Purpose, agree, forward_ports};
 
-type Answer = Response<Full<Bytes>>;
+type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+
+/// The one container that has a log.
+#[derive(Clone)]
+struct Container {
+    log: PathBuf,
+    ended: CancellationToken,
+}
 
 #[tokio::main]
 async fn main() -> io::Result<()> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:0".to_owned());
     let listener = TcpListener::bind(address).await?;
+    let log = std::env::args().nth(2).unwrap_or_else(|| "0.log".to_owned()).into();
+    let container = Container { log, ended: CancellationToken::new() };
+    if let Some(program) = std::env::args().nth(3) {
+        start(&container, &program)?;
+    }
     println!("http://{}", listener.local_addr()?);
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
+        let container = container.clone();
         tokio::spawn(async move {
-            let service = service_fn(|request| async { Ok::<_, Infallible>(respond(request).await) });
+            let service = service_fn(|request| async { Ok::<_, Infallible>(respond(request, &container).await) });
             let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
             let _ = connection.with_upgrades().await;
         });
     }
 }
 
-async fn respond(mut request: Request<Incoming>) -> Answer {
+/// Runs the command whose output is the log, as a node would: the output is read on its own thread, without a runtime.
+fn start(container: &Container, program: &str) -> io::Result<()> {
+    let (mut reader, writer) = io::pipe()?;
+    let mut child = std::process::Command::new(program).args(std::env::args().skip(4)).stdout(writer).spawn()?;
+    let mut log = LogWriter::open(&container.log, LogLimits { file_bytes_max: 1 << 20, files_max: 5 })?;
+    let ended = container.ended.clone();
+    std::thread::spawn(move || {
+        let mut buffer = vec![0u8; 64 * 1024];
+        while let Ok(len @ 1..) = reader.read(&mut buffer) {
+            log.write(Output::Stdout, &buffer[..len], Timestamp::now()).expect("the log can be written");
+        }
+        log.finish(Timestamp::now()).expect("the log can be written");
+        let _ = child.wait();
+        ended.cancel();
+    });
+    Ok(())
+}
+
+async fn respond(mut request: Request<Incoming>, container: &Container) -> Answer {
     let path = request.uri().path().to_owned();
     let upgrade = request.extensions_mut().remove::<OnUpgrade>();
     let query = Query::parse(request.uri().query().unwrap_or_default());
@@ -53,6 +93,7 @@ async fn respond(mut request: Request<Incoming>) -> Answer {
     let result = match (request.method(), path.as_str(), target.subresource.as_str()) {
         (_, _, "exec" | "attach") => command(&request, &query, &target, upgrade),
         (_, _, "portforward") => forward(&request, &query, &target, upgrade),
+        (&Method::GET, _, "log") => logs(&query, &target, container),
         (_, "/api", _) => Ok(value(&json!({"kind": "APIVersions", "versions": ["v1"]}))),
         (_, "/apis", _) => Ok(value(&json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": []}))),
         (_, "/api/v1", _) => Ok(value(&resources())),
@@ -67,7 +108,7 @@ async fn respond(mut request: Request<Incoming>) -> Answer {
 }
 
 fn value(value: &Value) -> Answer {
-    let mut answer = Response::new(Full::new(value.to_string().into()));
+    let mut answer = Response::new(Full::new(value.to_string().into()).boxed_unsync());
     answer.headers_mut().insert("content-type", http::HeaderValue::from_static("application/json"));
     answer
 }
@@ -85,6 +126,13 @@ fn pod(target: &ResourcePath) -> Value {
         "spec": {"containers": [{"name": "main", "image": "host", "stdin": true, "tty": target.name == "terminal"}]},
         "status": {"phase": "Running"},
     })
+}
+
+fn logs(query: &Query, target: &ResourcePath, container: &Container) -> Result<Answer, ApiError> {
+    let options = LogOptions::parse(query, &target.name)?;
+    let reader = LogReader::open(&container.log, &options.read(Timestamp::now())).map_err(|error| ApiError::internal(error.to_string()))?;
+    let pieces = stream(reader, options.follow.then(|| container.ended.clone()));
+    Ok(Response::new(StreamBody::new(pieces.map(|piece| Ok(Frame::data(piece)))).boxed_unsync()))
 }
 
 fn command(
@@ -110,7 +158,7 @@ fn command(
         let result = run_exec(transport, options.wants, &command, start).await;
         eprintln!("{command:?}: {result:?}");
     });
-    Ok(answer.map(|()| Full::default()))
+    Ok(answer.map(|()| UnsyncBoxBody::default()))
 }
 
 fn forward(
@@ -129,7 +177,7 @@ fn forward(
         let result = run_port_forward(transport, target, &ports, |port| TcpStream::connect(("127.0.0.1", port))).await;
         eprintln!("port-forward: {result:?}");
     });
-    Ok(answer.map(|()| Full::default()))
+    Ok(answer.map(|()| UnsyncBoxBody::default()))
 }
 
 async fn run(command: Vec<String>, streams: Streams) -> io::Result<Outcome> {

@@ -22,7 +22,7 @@ const PONGS_WAITING_MAX: usize = 8;
 
 /// An unasked pong goes to the client this often. It tells kubectl that we live when its pings wait behind input that the
 /// process does not read, and it lets us notice a client that is gone without a word.
-const PONG_INTERVAL: Duration = Duration::from_secs(20);
+const PONG_INTERVAL: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {

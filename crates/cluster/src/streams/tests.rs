@@ -60,23 +60,32 @@ impl SpdyClient {
         }
     }
 
-    /// All that comes until the server hangs up or says goodbye: data by stream, the streams that were finished, and resets.
-    async fn rest(&mut self) -> (BTreeMap<u32, String>, Vec<u32>, Vec<(u32, u32)>) {
-        let (mut data, mut finished, mut resets) = (BTreeMap::<u32, String>::new(), Vec::new(), Vec::new());
+    /// All that comes until the server hangs up or says goodbye.
+    async fn rest(&mut self) -> Seen {
+        let mut seen = Seen::default();
         while let Some(frame) = self.next().await {
             match frame {
                 Frame::Data { id, fin, bytes } => {
-                    *data.entry(id).or_default() += std::str::from_utf8(&bytes).unwrap();
-                    finished.extend(fin.then_some(id));
+                    *seen.data.entry(id).or_default() += std::str::from_utf8(&bytes).unwrap();
+                    seen.finished.extend(fin.then_some(id));
                 }
-                Frame::Reset { id, status } => resets.push((id, status)),
+                Frame::Reset { id, status } => seen.resets.push((id, status)),
+                Frame::Ping(id) => seen.pings.push(id),
                 Frame::GoAway { .. } => break,
                 other => panic!("{other:?}"),
             }
         }
-        finished.sort();
-        (data, finished, resets)
+        seen.finished.sort();
+        seen
     }
+}
+
+#[derive(Default)]
+struct Seen {
+    data: BTreeMap<u32, String>,
+    finished: Vec<u32>,
+    resets: Vec<(u32, u32)>,
+    pings: Vec<u32>,
 }
 
 /// Reads all of stdin, prints it to stdout and its length to stderr, and ends with code 3.
@@ -104,25 +113,11 @@ async fn exec_over_spdy_half_closes_stdin_and_writes_the_outcome() {
     client.data(3, b"hello ", false).await;
     client.send(Frame::Ping(1)).await;
     client.data(3, b"world", true).await;
-    let mut pongs = 0;
-    let (mut data, mut finished, mut resets) = (BTreeMap::<u32, String>::new(), vec![], vec![]);
-    while let Some(frame) = client.next().await {
-        match frame {
-            Frame::Ping(1) => pongs += 1,
-            Frame::Data { id, fin, bytes } => {
-                *data.entry(id).or_default() += std::str::from_utf8(&bytes).unwrap();
-                finished.extend(fin.then_some(id));
-            }
-            Frame::Reset { id, status } => resets.push((id, status)),
-            Frame::GoAway { .. } => break,
-            other => panic!("{other:?}"),
-        }
-    }
-    finished.sort();
-    assert_eq!((data[&5].as_str(), data[&7].as_str(), pongs), ("hello world", "11", 1));
-    let status: Value = serde_json::from_str(&data[&1]).unwrap();
+    let seen = client.rest().await;
+    assert_eq!((seen.data[&5].as_str(), seen.data[&7].as_str()), ("hello world", "11"));
+    let status: Value = serde_json::from_str(&seen.data[&1]).unwrap();
     assert_eq!(status["details"]["causes"][0]["message"], "3");
-    assert_eq!((finished, resets), (vec![1, 5, 7], vec![(3, CANCEL)]));
+    assert_eq!((seen.finished, seen.resets, seen.pings), (vec![1, 5, 7], vec![(3, CANCEL)], vec![1]));
     drop(client);
     server.await.unwrap().unwrap();
 }
@@ -146,8 +141,7 @@ async fn resizes_over_spdy_may_be_cut_anywhere() {
     }
     client.data(5, b"{\"Width\":80,\"Height\":24}\n{\"Wid", false).await;
     client.data(5, b"th\":132,\"Height\":40}\n", false).await;
-    let (data, ..) = client.rest().await;
-    assert_eq!(data[&1], r#"{"metadata":{},"status":"Success"}"#);
+    assert_eq!(client.rest().await.data[&1], r#"{"metadata":{},"status":"Success"}"#);
     drop(client);
     server.await.unwrap().unwrap();
 }

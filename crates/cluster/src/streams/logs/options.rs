@@ -1,6 +1,7 @@
 //! The query of a log request, checked (spec K-LOG-1, K-LOG-2).
 
 use super::Output;
+use super::reader::ReadOptions;
 use crate::apiserver::request::Query;
 use jiff::{SignedDuration, Timestamp};
 use volley_api::kube::field::FieldError;
@@ -55,8 +56,18 @@ impl LogOptions {
         })
     }
 
-    /// The time from which lines are wanted.
-    pub fn since(&self, now: Timestamp) -> Option<Timestamp> {
+    /// What is to be read of the chosen container's log.
+    pub fn read(&self, now: Timestamp) -> ReadOptions {
+        ReadOptions {
+            since: self.since(now),
+            tail_lines: self.tail_lines,
+            limit_bytes: self.limit_bytes,
+            timestamps: self.timestamps,
+            output: self.output,
+        }
+    }
+
+    fn since(&self, now: Timestamp) -> Option<Timestamp> {
         match self.since? {
             Since::Time(time) => Some(time),
             // Before the first possible time there is nothing to leave out.

@@ -26,7 +26,7 @@ const STREAMS_WAITING_MAX: usize = 64;
 /// Bytes that wait to be written to the client, over all streams.
 const OUTGOING_BYTES_MAX: usize = 512 * 1024;
 /// After this long without a frame for the client one is sent: a client that is gone without a word is noticed by it.
-const PING_INTERVAL: Duration = Duration::from_secs(20);
+const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// What a frame counts beside its bytes, so that empty ones are bounded too.
 const FRAME_COST: usize = 64;
 
