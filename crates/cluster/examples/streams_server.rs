@@ -4,8 +4,8 @@
 //! then `kubectl --server http://127.0.0.1:8001 exec -it p -- sh`. What the command prints goes to that log, for `logs`.
 
 use bytes::Bytes;
-use http::{Method, Request, Response};
 use futures::StreamExt;
+use http::{Method, Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
@@ -130,7 +130,8 @@ fn pod(target: &ResourcePath) -> Value {
 
 fn logs(query: &Query, target: &ResourcePath, container: &Container) -> Result<Answer, ApiError> {
     let options = LogOptions::parse(query, &target.name)?;
-    let reader = LogReader::open(&container.log, &options.read(Timestamp::now())).map_err(|error| ApiError::internal(error.to_string()))?;
+    let reader = LogReader::open(&container.log, &options.read(Timestamp::now()))
+        .map_err(|error| ApiError::internal(error.to_string()))?;
     let pieces = stream(reader, options.follow.then(|| container.ended.clone()));
     Ok(Response::new(StreamBody::new(pieces.map(|piece| Ok(Frame::data(piece)))).boxed_unsync()))
 }
@@ -152,7 +153,11 @@ fn command(
         let Ok(transport) = agreed.transport(upgrade).await else { return };
         let command = options.command.clone();
         let start = |streams| async {
-            let outcome = if options.wants.tty { run_terminal(options.command, streams).await } else { run(options.command, streams).await };
+            let outcome = if options.wants.tty {
+                run_terminal(options.command, streams).await
+            } else {
+                run(options.command, streams).await
+            };
             outcome.unwrap_or_else(|error| Outcome::Error(format!("error executing command in container: {error}")))
         };
         let result = run_exec(transport, options.wants, &command, start).await;
@@ -185,7 +190,10 @@ async fn run(command: Vec<String>, streams: Streams) -> io::Result<Outcome> {
     let mut process = Command::new(program);
     process.args(arguments).kill_on_drop(true);
     let pipe = |wanted: bool| if wanted { Stdio::piped() } else { Stdio::null() };
-    process.stdin(pipe(streams.stdin.is_some())).stdout(pipe(streams.stdout.is_some())).stderr(pipe(streams.stderr.is_some()));
+    process
+        .stdin(pipe(streams.stdin.is_some()))
+        .stdout(pipe(streams.stdout.is_some()))
+        .stderr(pipe(streams.stderr.is_some()));
     let mut child = process.spawn()?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let input = async {

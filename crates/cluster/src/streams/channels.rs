@@ -79,18 +79,18 @@ pub enum Incoming {
     Closed { channel: u8 },
 }
 
-pub(super) async fn serve_exec(io: Io, protocol: Protocol, command: &[String], ends: ClientEnds) -> Result<(), StreamError> {
+pub(super) async fn serve_exec(
+    io: Io,
+    protocol: Protocol,
+    command: &[String],
+    ends: ClientEnds,
+) -> Result<(), StreamError> {
     let (mut reader, mut writer) = tokio::io::split(io);
     let (pongs, pongs_waiting) = mpsc::channel(PONGS_WAITING_MAX);
     // The session may be over already if nobody waits.
     let _ = ends.ready.send(());
-    let mut outputs = Outputs {
-        protocol,
-        pongs: pongs_waiting,
-        stdout: ends.stdout,
-        stderr: ends.stderr,
-        outcome: ends.outcome,
-    };
+    let mut outputs =
+        Outputs { protocol, pongs: pongs_waiting, stdout: ends.stdout, stderr: ends.stderr, outcome: ends.outcome };
     tokio::select! {
         result = inputs(&mut reader, protocol, pongs, ends.stdin, ends.resize) => {
             result?;

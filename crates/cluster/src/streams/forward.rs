@@ -34,7 +34,12 @@ impl Target {
 /// Forwards connections until the client leaves; `connect` opens one to a port of the pod.
 ///
 /// `ports` matters only to channels, where the client names its ports beforehand.
-pub async fn run_port_forward<C, R, S>(transport: Transport, target: Target, ports: &[u16], connect: C) -> Result<(), StreamError>
+pub async fn run_port_forward<C, R, S>(
+    transport: Transport,
+    target: Target,
+    ports: &[u16],
+    connect: C,
+) -> Result<(), StreamError>
 where
     C: Fn(u16) -> R,
     R: Future<Output = io::Result<S>> + Send + 'static,
@@ -118,7 +123,13 @@ fn pair(waiting: &mut HashMap<String, (Stream, Instant)>, stream: Stream) -> Opt
 }
 
 /// Moves bytes between a stream and a connection until both directions have ended or either side breaks.
-async fn forward<S: Duplex>(data: Stream, mut error: StreamWriter, connected: io::Result<S>, target: &Target, port: u16) {
+async fn forward<S: Duplex>(
+    data: Stream,
+    mut error: StreamWriter,
+    connected: io::Result<S>,
+    target: &Target,
+    port: u16,
+) {
     let Stream { mut reader, mut writer, .. } = data;
     let pod = match connected {
         Ok(pod) => pod,
@@ -176,7 +187,13 @@ async fn next_piece(pod: &mut (impl AsyncRead + Unpin), buffer: &mut BytesMut) -
 }
 
 /// Port i has channels 2i (data) and 2i + 1 (error); each begins with the port's number (spec K-PF-1).
-async fn over_channels<C, R, S>(io: Io, protocol: Protocol, target: &Target, ports: &[u16], connect: C) -> Result<(), StreamError>
+async fn over_channels<C, R, S>(
+    io: Io,
+    protocol: Protocol,
+    target: &Target,
+    ports: &[u16],
+    connect: C,
+) -> Result<(), StreamError>
 where
     C: Fn(u16) -> R,
     R: Future<Output = io::Result<S>> + Send + 'static,
@@ -225,7 +242,10 @@ where
     Ok(())
 }
 
-async fn write_queue(writer: &mut (impl AsyncWrite + Unpin), queue: &mut mpsc::Receiver<Bytes>) -> Result<(), StreamError> {
+async fn write_queue(
+    writer: &mut (impl AsyncWrite + Unpin),
+    queue: &mut mpsc::Receiver<Bytes>,
+) -> Result<(), StreamError> {
     while let Some(frame) = queue.recv().await {
         send(writer, frame).await?;
     }

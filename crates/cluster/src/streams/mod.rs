@@ -4,6 +4,7 @@
 //! a WebSocket by `tunnel`); the node provides the other end. `logs` writes and reads container logs and needs none of these.
 
 pub mod upgrade;
+pub mod container;
 pub mod session;
 pub mod forward;
 pub mod channels;
@@ -29,10 +30,18 @@ pub type Io = Box<dyn Duplex>;
 
 /// An upgraded connection and the protocol that was agreed on for it.
 pub enum Transport {
-    Spdy { io: Io, version: spdy::Version },
-    Channels { io: Io, protocol: channels::Protocol },
+    Spdy {
+        io: Io,
+        version: spdy::Version,
+    },
+    Channels {
+        io: Io,
+        protocol: channels::Protocol,
+    },
     /// SPDY frames inside WebSocket messages; port-forward only.
-    Tunnel { io: Io },
+    Tunnel {
+        io: Io,
+    },
 }
 
 /// Why a stream session ended early; the client can no longer be told.

@@ -199,7 +199,8 @@ mod tests {
     #[test]
     fn terminal_sizes_are_read_and_nonsense_is_not() {
         assert_eq!(TerminalSize::parse(br#"{"Width":80,"Height":24}"#), Some(TerminalSize { width: 80, height: 24 }));
-        for bad in [&b""[..], b"{}", br#"{"Width":-1,"Height":2}"#, br#"{"Width":99999,"Height":2}"#, b"[1,2]", b"\xff"] {
+        for bad in [&b""[..], b"{}", br#"{"Width":-1,"Height":2}"#, br#"{"Width":99999,"Height":2}"#, b"[1,2]", b"\xff"]
+        {
             assert_eq!(TerminalSize::parse(bad), None);
         }
     }

@@ -267,7 +267,10 @@ async fn exec_over_v5_channels_closes_stdin_and_ends_with_a_status() {
     client.io.write_all(&masked(0x89, b"are you there")).await.unwrap();
     client.send(255, &[0]).await;
     let channels = client.rest().await;
-    assert_eq!((&channels[&1][..], &channels[&2][..], &channels[&200][..]), (&b"hello"[..], &b"5"[..], &b"are you there"[..]));
+    assert_eq!(
+        (&channels[&1][..], &channels[&2][..], &channels[&200][..]),
+        (&b"hello"[..], &b"5"[..], &b"are you there"[..])
+    );
     let status: Value = serde_json::from_slice(&channels[&3]).unwrap();
     assert_eq!(status["reason"], "NonZeroExitCode");
     drop(client);
@@ -319,9 +322,17 @@ async fn forward_three(client: &mut SpdyClient) {
     client.data(7, b"second", true).await;
     client.data(3, b"first", true).await;
     client.open(9, &[("streamtype", "data"), ("port", "1"), ("requestid", "2")]).await;
-    client.send(Frame::SynStream { id: 11, fin: true, headers: Headers(vec![
-        ("streamtype".into(), "error".into()), ("port".into(), "1".into()), ("requestid".into(), "2".into()),
-    ]) }).await;
+    client
+        .send(Frame::SynStream {
+            id: 11,
+            fin: true,
+            headers: Headers(vec![
+                ("streamtype".into(), "error".into()),
+                ("port".into(), "1".into()),
+                ("requestid".into(), "2".into()),
+            ]),
+        })
+        .await;
     let (mut data, mut finished) = (BTreeMap::<u32, String>::new(), Vec::new());
     while finished.len() < 6 {
         match client.next().await.unwrap() {

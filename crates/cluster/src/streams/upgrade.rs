@@ -7,7 +7,9 @@ use super::channels::{Protocol, Version};
 use super::session::Wants;
 use super::{Io, Transport, spdy, websocket};
 use crate::apiserver::request::Query;
-use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE};
+use http::header::{
+    CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -143,7 +145,10 @@ fn agree_websocket(purpose: Purpose, headers: &HeaderMap) -> Result<Agreed, ApiE
     };
     let chosen = offers.iter().find_map(|offer| spoken.iter().find(|(name, _)| name == offer));
     let Some((name, choice)) = chosen else {
-        return Err(forbidden(format!("unable to upgrade: requested protocol(s) are not supported: [{}]", offers.join(" "))));
+        return Err(forbidden(format!(
+            "unable to upgrade: requested protocol(s) are not supported: [{}]",
+            offers.join(" ")
+        )));
     };
     let mut response = switching("websocket");
     let accept = HeaderValue::from_str(&websocket::accept_key(key)).expect("base64 is a valid header");
@@ -182,8 +187,12 @@ impl CommandOptions {
     pub fn parse(query: &Query) -> Result<CommandOptions, ApiError> {
         let tty = query.flag("tty");
         // A terminal has one output, so the reference drops stderr there.
-        let wants =
-            Wants { stdin: query.flag("stdin"), stdout: query.flag("stdout"), stderr: query.flag("stderr") && !tty, tty };
+        let wants = Wants {
+            stdin: query.flag("stdin"),
+            stdout: query.flag("stdout"),
+            stderr: query.flag("stderr") && !tty,
+            tty,
+        };
         if !wants.stdin && !wants.stdout && !wants.stderr {
             return Err(ApiError::bad_request("you must specify at least 1 of stdin, stdout, stderr"));
         }
@@ -248,7 +257,11 @@ mod tests {
     // K-EXEC-1
     #[test]
     fn request_without_an_upgrade_is_told_so() {
-        for given in [headers(&[]), headers(&[("upgrade", "websocket")]), headers(&[("connection", "upgrade"), ("upgrade", "h2c")])] {
+        for given in [
+            headers(&[]),
+            headers(&[("upgrade", "websocket")]),
+            headers(&[("connection", "upgrade"), ("upgrade", "h2c")]),
+        ] {
             let error = agree(Purpose::Command, &given).unwrap_err();
             assert_eq!((error.code, error.message.as_str()), (400, "Upgrade request required"));
         }
@@ -275,7 +288,8 @@ mod tests {
     // K-SPDY-1
     #[test]
     fn spdy_is_answered_with_v4_even_when_v5_is_offered() {
-        let agreed = agree(Purpose::Command, &spdy(&["v5.channel.k8s.io", "v4.channel.k8s.io", "v3.channel.k8s.io"])).unwrap();
+        let agreed =
+            agree(Purpose::Command, &spdy(&["v5.channel.k8s.io", "v4.channel.k8s.io", "v3.channel.k8s.io"])).unwrap();
         assert_eq!(agreed.response.headers()["x-stream-protocol-version"], "v4.channel.k8s.io");
         assert_eq!(agreed.response.headers()["upgrade"], "SPDY/3.1");
         assert_eq!(agreed.choice, Choice::Spdy(spdy::Version::V4));
@@ -299,7 +313,8 @@ mod tests {
     // K-EXEC-1
     #[test]
     fn options_are_read_and_a_terminal_excludes_stderr() {
-        let query = Query::parse("command=sh&command=-c&command=a+b&container=c&stdin=true&stdout=true&stderr=true&tty=true");
+        let query =
+            Query::parse("command=sh&command=-c&command=a+b&container=c&stdin=true&stdout=true&stderr=true&tty=true");
         let options = CommandOptions::parse(&query).unwrap();
         assert_eq!(options.command, ["sh", "-c", "a b"]);
         assert_eq!(options.wants, Wants { stdin: true, stdout: true, stderr: false, tty: true });

@@ -154,7 +154,10 @@ impl Decoder {
 }
 
 /// Messages of a connection; `None` when the client hung up without a close frame.
-pub async fn next_message(decoder: &mut Decoder, reader: &mut (impl AsyncRead + Unpin)) -> Result<Option<Message>, super::StreamError> {
+pub async fn next_message(
+    decoder: &mut Decoder,
+    reader: &mut (impl AsyncRead + Unpin),
+) -> Result<Option<Message>, super::StreamError> {
     loop {
         if let Some(message) = decoder.next()? {
             return Ok(Some(message));

@@ -160,7 +160,8 @@ mod tests {
         assert_eq!(options, expected);
         let now: Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
         assert_eq!(options.since(now), Some("2026-01-01T00:00:00Z".parse().unwrap()));
-        let stdout = LogOptions::parse(&Query::parse("stream=Stdout&sinceTime=2026-01-01T00:00:00%2B01:00"), "p").unwrap();
+        let stdout =
+            LogOptions::parse(&Query::parse("stream=Stdout&sinceTime=2026-01-01T00:00:00%2B01:00"), "p").unwrap();
         assert_eq!(stdout.output, Some(Output::Stdout));
         assert_eq!(stdout.since(now), Some("2025-12-31T23:00:00Z".parse().unwrap()));
     }
@@ -169,7 +170,10 @@ mod tests {
     #[test]
     fn bad_values_are_refused_with_the_known_texts() {
         let invalid = |text: &str| (422, format!("PodLogOptions \"p\" is invalid: {text}"));
-        assert_eq!(refused("tailLines=-1"), invalid("tailLines: Invalid value: -1: must be greater than or equal to 0"));
+        assert_eq!(
+            refused("tailLines=-1"),
+            invalid("tailLines: Invalid value: -1: must be greater than or equal to 0")
+        );
         assert_eq!(refused("sinceSeconds=0"), invalid("sinceSeconds: Invalid value: 0: must be greater than 0"));
         assert_eq!(refused("limitBytes=0"), invalid("limitBytes: Invalid value: 0: must be greater than 0"));
         let both = ": Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified";

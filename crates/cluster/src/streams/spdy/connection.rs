@@ -132,7 +132,9 @@ impl Outgoing {
 }
 
 /// Opens the server's side; nothing moves unless the returned future is polled. It ends when either side closes.
-pub fn open(io: impl AsyncRead + AsyncWrite + Send + 'static) -> (Connection, impl Future<Output = Result<(), StreamError>> + Send) {
+pub fn open(
+    io: impl AsyncRead + AsyncWrite + Send + 'static,
+) -> (Connection, impl Future<Output = Result<(), StreamError>> + Send) {
     let (accept, incoming) = mpsc::channel(STREAMS_WAITING_MAX);
     let (frames, queue) = mpsc::unbounded_channel();
     let outgoing = Outgoing { frames, room: Arc::new(Semaphore::new(OUTGOING_BYTES_MAX)) };

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 /// Each word stands behind its length, as in a header block.
+#[rustfmt::skip]
 const WORDS: &[&str] = &[
     "options", "head", "post", "put", "delete", "trace", "accept", "accept-charset", "accept-encoding", "accept-language",
     "accept-ranges", "age", "allow", "authorization", "cache-control", "connection", "content-base", "content-encoding",
@@ -15,6 +16,7 @@ const WORDS: &[&str] = &[
 ];
 
 /// What follows the words, without lengths.
+#[rustfmt::skip]
 const TAIL: &[&str] = &[
     "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505",
     "203 Non-Authoritative Information", "204 No Content", "301 Moved Permanently", "400 Bad Request", "401 Unauthorized",

@@ -53,9 +53,7 @@ async fn session(
         tokio::join!(copy_in(stdin, ends.stdin), resizes(resize, ends.resize));
         std::future::pending::<()>().await;
     };
-    let outputs = async {
-        tokio::join!(copy_out(ends.stdout, stdout), copy_out(ends.stderr, stderr), ends.outcome).2
-    };
+    let outputs = async { tokio::join!(copy_out(ends.stdout, stdout), copy_out(ends.stderr, stderr), ends.outcome).2 };
     let outcome = tokio::select! {
         outcome = outputs => outcome.map_err(|_| StreamError::ClientLeft)?,
         () = inputs => return Ok(()),
@@ -95,11 +93,7 @@ async fn gather(connection: &mut Connection, expected: &[&str]) -> Option<Opened
 }
 
 fn outcome_bytes(outcome: &Outcome, version: Version, command: &[String]) -> Bytes {
-    if version.has_status() {
-        outcome.status(command).to_string().into()
-    } else {
-        outcome.legacy_text(command).into()
-    }
+    if version.has_status() { outcome.status(command).to_string().into() } else { outcome.legacy_text(command).into() }
 }
 
 async fn copy_in(stream: Option<StreamReader>, process: Option<mpsc::Sender<Bytes>>) {

@@ -23,13 +23,29 @@ pub const CANCEL: u32 = 5;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
-    SynStream { id: u32, fin: bool, headers: Headers },
-    SynReply { id: u32, headers: Headers },
-    Reset { id: u32, status: u32 },
+    SynStream {
+        id: u32,
+        fin: bool,
+        headers: Headers,
+    },
+    SynReply {
+        id: u32,
+        headers: Headers,
+    },
+    Reset {
+        id: u32,
+        status: u32,
+    },
     Ping(u32),
-    GoAway { last: u32 },
+    GoAway {
+        last: u32,
+    },
     /// A data frame, or a piece of a long one; `fin` stands on the last piece.
-    Data { id: u32, fin: bool, bytes: Bytes },
+    Data {
+        id: u32,
+        fin: bool,
+        bytes: Bytes,
+    },
     /// SETTINGS, WINDOW_UPDATE, HEADERS and types to come.
     Ignored,
 }

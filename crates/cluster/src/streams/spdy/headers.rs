@@ -117,7 +117,9 @@ impl Deflater {
         let mut step = [0u8; STEP_BYTES];
         loop {
             let (consumed, produced) = (self.0.total_in(), self.0.total_out());
-            self.0.compress(plain, &mut step, FlushCompress::Sync).expect("deflating to a buffer in memory cannot fail");
+            self.0
+                .compress(plain, &mut step, FlushCompress::Sync)
+                .expect("deflating to a buffer in memory cannot fail");
             plain = &plain[(self.0.total_in() - consumed) as usize..];
             let produced = (self.0.total_out() - produced) as usize;
             block.extend_from_slice(&step[..produced]);
