@@ -429,3 +429,63 @@ async fn port_forward_over_channels_begins_with_the_port_numbers() {
     drop(client);
     server.await.unwrap().unwrap();
 }
+
+/// What the API server does with a request: it reads the body, takes the request apart and puts it together again.
+async fn served(request: http::Request<hyper::body::Incoming>) -> http::Response<http_body_util::Full<Bytes>> {
+    let (parts, body) = request.into_parts();
+    let body = http_body_util::BodyExt::collect(body).await.unwrap().to_bytes();
+    let mut request = http::Request::from_parts(parts, body);
+    let connection = request.extensions_mut().remove::<hyper::upgrade::OnUpgrade>();
+    let mut agreed = upgrade::agree(upgrade::Purpose::Command, request.headers()).unwrap();
+    let answer = agreed.answer();
+    tokio::spawn(async move {
+        let transport = agreed.transport(connection.expect("hyper offers the connection")).await.unwrap();
+        run_exec(transport, ALL, &[], echo).await
+    });
+    answer.map(|()| http_body_util::Full::default())
+}
+
+/// Sends a request's head to a server in memory; the connection comes back once the answer's head is read.
+async fn upgraded(head: &str) -> (String, DuplexStream) {
+    let (mut client, server) = tokio::io::duplex(4096);
+    tokio::spawn(async move {
+        let service =
+            hyper::service::service_fn(|request| async { Ok::<_, std::convert::Infallible>(served(request).await) });
+        let builder = hyper_util::server::conn::auto::Builder::new(hyper_util::rt::TokioExecutor::new());
+        let _ = builder.serve_connection_with_upgrades(hyper_util::rt::TokioIo::new(server), service).await;
+    });
+    client.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        answer.push(client.read_u8().await.unwrap());
+    }
+    (String::from_utf8(answer).unwrap(), client)
+}
+
+// K-EXEC-2 K-SPDY-1
+#[tokio::test]
+async fn connection_survives_the_way_through_the_api_server() {
+    let (answer, io) = upgraded(
+        "GET /exec HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n\r\n",
+    )
+    .await;
+    assert!(answer.starts_with("HTTP/1.1 101 Switching Protocols\r\n"), "{answer}");
+    let mut client = ChannelClient { io, buffer: BytesMut::new() };
+    client.send(0, b"hello").await;
+    client.send(255, &[0]).await;
+    assert_eq!(client.rest().await[&1], b"hello");
+
+    let (answer, io) = upgraded(
+        "POST /exec HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nContent-Length: 0\r\n\
+         X-Stream-Protocol-Version: v5.channel.k8s.io\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n",
+    )
+    .await;
+    assert!(answer.contains("x-stream-protocol-version: v4.channel.k8s.io\r\n"), "{answer}");
+    let mut client = SpdyClient { io, encoder: Encoder::default(), decoder: Decoder::default() };
+    for (id, name) in [(1, "error"), (3, "stdin"), (5, "stdout"), (7, "stderr")] {
+        client.open(id, &[("streamtype", name)]).await;
+    }
+    client.data(3, b"hello", true).await;
+    assert_eq!(client.rest().await.data[&5], "hello");
+}
