@@ -51,7 +51,7 @@ impl SpdyClient {
 
     async fn next(&mut self) -> Option<Frame> {
         loop {
-            if let Some(frame) = self.decoder.next().unwrap() {
+            if let Some(frame) = self.decoder.next_frame().unwrap() {
                 return Some(frame);
             }
             if self.io.read_buf(self.decoder.buffer()).await.unwrap() == 0 {

@@ -94,7 +94,7 @@ impl Decoder {
     }
 
     /// The next message, or `None` when more bytes are needed.
-    pub fn next(&mut self) -> Result<Option<Message>, WebSocketError> {
+    pub fn message(&mut self) -> Result<Option<Message>, WebSocketError> {
         loop {
             let Some((first, payload)) = self.frame()? else { return Ok(None) };
             let (is_final, opcode) = (first & 0x80 != 0, first & 0x0f);
@@ -159,7 +159,7 @@ pub async fn next_message(
     reader: &mut (impl AsyncRead + Unpin),
 ) -> Result<Option<Message>, super::StreamError> {
     loop {
-        if let Some(message) = decoder.next()? {
+        if let Some(message) = decoder.message()? {
             return Ok(Some(message));
         }
         decoder.buffer().reserve(READ_BYTES);
@@ -192,7 +192,7 @@ pub(super) mod tests {
         let (mut decoder, mut messages) = (Decoder::default(), Vec::new());
         for piece in bytes.chunks(step) {
             decoder.buffer().extend_from_slice(piece);
-            while let Some(message) = decoder.next()? {
+            while let Some(message) = decoder.message()? {
                 messages.push(message);
             }
         }

@@ -52,7 +52,7 @@ pub struct LogReader {
     path: PathBuf,
     /// Files found at the start, oldest first, the first being read; later ones are looked for when it ends.
     files: VecDeque<OpenFile>,
-    /// Bytes of the current file that are not handed on yet: less than one line after each `next`.
+    /// Bytes of the current file that are not handed on yet: less than one line after each `next_piece`.
     buffer: BytesMut,
     /// As text, like the times in the file.
     since: Option<String>,
@@ -89,7 +89,7 @@ impl LogReader {
     }
 
     /// The next piece of output, or `None` when there is nothing more now.
-    pub fn next(&mut self) -> io::Result<Option<Bytes>> {
+    pub fn next_piece(&mut self) -> io::Result<Option<Bytes>> {
         while !self.has_finished() {
             let len = self.fill()?;
             let piece = self.lines();
@@ -285,7 +285,7 @@ pub fn stream(reader: LogReader, follow: Option<CancellationToken>) -> impl Stre
         loop {
             // Asked before reading: what was written until the container ended is then read for sure.
             let has_ended = follow.as_ref().is_none_or(CancellationToken::is_cancelled);
-            let read = tokio::task::spawn_blocking(move || (reader.next(), reader)).await;
+            let read = tokio::task::spawn_blocking(move || (reader.next_piece(), reader)).await;
             let (result, returned) = read.ok()?;
             reader = returned;
             match result {

@@ -32,7 +32,7 @@ fn all(path: &Path, options: ReadOptions) -> String {
 
 fn drain(reader: &mut LogReader) -> String {
     let mut text = Vec::new();
-    while let Some(piece) = reader.next().unwrap() {
+    while let Some(piece) = reader.next_piece().unwrap() {
         text.extend_from_slice(&piece);
     }
     String::from_utf8(text).unwrap()
@@ -231,6 +231,6 @@ proptest! {
         let world = world(1000, 3);
         std::fs::write(&world.path, &bytes).unwrap();
         let mut reader = LogReader::open(&world.path, &tail(lines)).unwrap();
-        while reader.next().unwrap().is_some() {}
+        while reader.next_piece().unwrap().is_some() {}
     }
 }

@@ -216,7 +216,7 @@ impl Inbound {
     async fn run(&mut self, reader: &mut (impl AsyncRead + Unpin)) -> Result<(), StreamError> {
         let mut decoder = Decoder::default();
         loop {
-            while let Some(frame) = decoder.next()? {
+            while let Some(frame) = decoder.next_frame()? {
                 if matches!(frame, Frame::GoAway { .. }) {
                     // The client opens no more streams; those that are open go on until it hangs up.
                     continue;
@@ -257,7 +257,7 @@ impl Inbound {
     }
 
     async fn opened(&mut self, id: u32, fin: bool, headers: Headers) -> Result<(), StreamError> {
-        if id % 2 == 0 || id <= self.last {
+        if id.is_multiple_of(2) || id <= self.last {
             return Err(SpdyError::StreamId(id).into());
         }
         self.last = id;

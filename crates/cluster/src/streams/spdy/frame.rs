@@ -66,13 +66,13 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Where received bytes are appended; it is emptied by `next` up to one control frame.
+    /// Where received bytes are appended; it is emptied by `next_frame` up to one control frame.
     pub fn buffer(&mut self) -> &mut BytesMut {
         &mut self.buffer
     }
 
     /// The next frame, or `None` when more bytes are needed.
-    pub fn next(&mut self) -> Result<Option<Frame>, SpdyError> {
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, SpdyError> {
         if let Some(unfinished) = self.unfinished.take() {
             return Ok(self.data(unfinished));
         }
@@ -223,7 +223,7 @@ mod tests {
         let mut frames = Vec::new();
         for piece in pieces {
             decoder.buffer().extend_from_slice(&piece);
-            while let Some(frame) = decoder.next()? {
+            while let Some(frame) = decoder.next_frame()? {
                 frames.push(frame);
             }
         }
