@@ -489,3 +489,54 @@ async fn connection_survives_the_way_through_the_api_server() {
     client.data(3, b"hello", true).await;
     assert_eq!(client.rest().await.data[&5], "hello");
 }
+
+/// Runs a session for a moment with a process that only prints and a client that only sends; neither is read.
+async fn pressed(transport: Transport, client: impl Future<Output = ()>) -> usize {
+    let printed = std::sync::atomic::AtomicUsize::new(0);
+    let start = |streams: Streams| {
+        let printed = &printed;
+        async move {
+            // All of it is held, stdin too: input that nobody can read any more is thrown away instead.
+            let streams = streams;
+            let stdout = streams.stdout.as_ref().unwrap();
+            while stdout.send(Bytes::from(vec![0; PIECE_BYTES_MAX])).await.is_ok() {
+                printed.fetch_add(PIECE_BYTES_MAX, std::sync::atomic::Ordering::Relaxed);
+            }
+            Outcome::Exit(0)
+        }
+    };
+    let moment = Duration::from_secs(1);
+    let session = async { tokio::join!(run_exec(transport, ALL, &[], start), client) };
+    assert!(tokio::time::timeout(moment, session).await.is_err(), "both wait");
+    printed.into_inner()
+}
+
+#[tokio::test(start_paused = true)]
+async fn sides_that_are_not_read_wait_instead_of_filling_memory() {
+    const BYTES_MAX: usize = 4 << 20;
+    let (mut client, io) = SpdyClient::new();
+    let mut sent = 0;
+    let flood = async {
+        for (id, name) in [(1, "error"), (3, "stdin"), (5, "stdout"), (7, "stderr")] {
+            client.open(id, &[("streamtype", name)]).await;
+        }
+        loop {
+            client.data(3, &[0; 1000], false).await;
+            sent += 1000;
+        }
+    };
+    let printed = pressed(Transport::Spdy { io, version: spdy::Version::V4 }, flood).await;
+    assert!(printed < BYTES_MAX && sent < BYTES_MAX, "{printed} {sent}");
+
+    let (mut client, io) = ChannelClient::new();
+    let mut sent = 0;
+    let flood = async {
+        loop {
+            client.send(0, &[0; 1000]).await;
+            sent += 1000;
+        }
+    };
+    let transport = Transport::Channels { io, protocol: Protocol::binary(Version::V5) };
+    let printed = pressed(transport, flood).await;
+    assert!(printed < BYTES_MAX && sent < BYTES_MAX, "{printed} {sent}");
+}
