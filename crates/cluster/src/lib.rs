@@ -7,6 +7,7 @@ pub mod apiserver;
 pub mod controllers;
 pub mod images;
 pub mod store;
+pub mod streams;
 
 use apiserver::object::Meta;
 use apiserver::pki::{Pki, PkiError};
