@@ -18,9 +18,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncBufReadExt, BufReader, Interest};
 use tokio::net::UnixStream;
+
+/// The kernel may need a while to end a pod of many processes; one that takes longer hangs in it.
+const SHIM_END_MS_MAX: i32 = 60_000;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeError {
@@ -251,15 +253,15 @@ impl Pod {
 
     /// Ends all containers and the shim, and removes everything of the pod: processes, mounts, cgroups, interfaces, files.
     pub async fn remove(self) -> Result<(), RuntimeError> {
-        if let Ok(ended) = sys::process_descriptor(self.shim.pid).and_then(AsyncFd::new) {
+        if self.shim.is_alive() {
             // A shim that does not answer is killed; the kernel ends the pod with it.
-            let has_stopped = self.shim.is_alive() && self.order(&Request::Stop).await.is_ok();
-            if !has_stopped && self.shim.is_alive() {
+            let ended = sys::process_descriptor(self.shim.pid).map_err(|source| self.talk_error(source))?;
+            if self.order(&Request::Stop).await.is_err() {
                 let _gone_already = sys::kill(self.shim.pid, libc::SIGKILL);
             }
-            if self.shim.is_alive() {
-                let _readable = ended.readable().await.map_err(|source| self.talk_error(source))?;
-            }
+            let waiting = tokio::task::spawn_blocking(move || sys::wait_until_readable(&ended, SHIM_END_MS_MAX));
+            let has_ended = waiting.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+            has_ended.map_err(|source| self.talk_error(source))?;
         }
         remove_remains(&self.folder).await
     }

@@ -115,8 +115,6 @@ pub struct MountAttributes {
 }
 
 pub const MOUNT_ATTR_RDONLY: u64 = 1;
-pub const MOUNT_ATTR_NOSUID: u64 = 2;
-pub const MOUNT_ATTR_NODEV: u64 = 4;
 
 pub fn mount_setattr(mount: impl AsFd, recursive: bool, attributes: MountAttributes) -> io::Result<()> {
     let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
@@ -370,6 +368,14 @@ pub fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) -> io::Result<usize> {
         Ok(ready) => Ok(ready as usize),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
         Err(error) => Err(error),
+    }
+}
+
+pub fn wait_until_readable(fd: impl AsFd, timeout_ms: i32) -> io::Result<()> {
+    let mut fds = [libc::pollfd { fd: fd.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 }];
+    match poll(&mut fds, timeout_ms)? {
+        0 => Err(io::ErrorKind::TimedOut.into()),
+        _ => Ok(()),
     }
 }
 

@@ -1,2 +1,14 @@
-fn main(){}
-#[test] fn nothing(){}
+//! Containers for real: every test starts shims and looks at what the machine then shows.
+//!
+//! Most need root (as CI is) and fail without it; `process.rs` and `rootless.rs` drop to an ordinary user by themselves.
+//! They need `busybox` (Debian: busybox-static) and `setpriv`.
+
+mod support;
+mod basics;
+mod isolation;
+mod limits;
+mod streams;
+mod life;
+mod networks;
+mod unprivileged;
+mod latency;

@@ -181,7 +181,7 @@ impl Running {
                 break;
             }
         }
-        self.attached.iter_mut().for_each(|attached| drop(attached.flush()));
+        self.attached.retain_mut(Attached::flush);
         self.attached.clear();
         (self.stdin, self.terminal, self.log) = (None, None, None);
         let oom_kills = self.cgroup.as_ref().map_or(0, Cgroup::oom_kills);
