@@ -7,9 +7,10 @@ use super::Capabilities;
 use super::cgroup::{Cgroup, Layout};
 use super::network;
 use super::record;
+use super::rootfs;
 use super::shim::Hello;
 use super::spec::{Container, Mode, Network, Sandbox};
-use super::sys;
+use super::sys::{self, MountAttributes};
 use super::wire::{self, ContainerState, Exec, Exit, Fault, Incoming, PodState, ProcessId, Reply, Request, Started, Stats};
 use jiff::Timestamp;
 use std::fs;
@@ -18,6 +19,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt, BufReader, Interest};
 use tokio::net::UnixStream;
 
@@ -41,14 +43,32 @@ pub enum RuntimeError {
 /// How to run the shim: a program and the arguments before `run FOLDER`.
 #[derive(Debug, Clone)]
 pub struct Launcher {
-    pub program: PathBuf,
-    pub args: Vec<String>,
+    program: PathBuf,
+    args: Vec<String>,
+    /// Keeps the read-only copy of the mount that `program` then names.
+    _sealed: Option<Arc<OwnedFd>>,
 }
 
 impl Launcher {
-    /// This program's own hidden verb.
+    /// This program's own hidden verb, `shim`.
     pub fn own() -> io::Result<Launcher> {
-        Ok(Launcher { program: std::env::current_exe()?, args: vec!["shim".into()] })
+        Ok(Launcher::new(&std::env::current_exe()?, &["shim"]))
+    }
+
+    /// Any program that ends in `shim_main`. As root it is run from a read-only mount that nobody can change back: a container's
+    /// root could otherwise have itself run as `/proc/self/exe` and then overwrite the machine's file.
+    pub fn new(program: &Path, args: &[&str]) -> Launcher {
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let read_only = MountAttributes { set: sys::MOUNT_ATTR_RDONLY, ..Default::default() };
+        let sealed = sys::open_tree(None, program).and_then(|tree| sys::mount_setattr(&tree, true, read_only).map(|()| tree));
+        match sealed {
+            Ok(tree) => {
+                // The path is looked up in the forked child, which has the descriptor until its exec.
+                let program = format!("/proc/self/fd/{}", tree.as_raw_fd()).into();
+                Launcher { program, args, _sealed: Some(Arc::new(tree)) }
+            }
+            Err(_) => Launcher { program: program.to_owned(), args, _sealed: None },
+        }
     }
 
     /// Tells what the machine allows; `folder` is where pods will be kept.
@@ -398,10 +418,7 @@ fn remove_blocking(folder: &Path) -> io::Result<()> {
             network::remove_interface(&sandbox.id).map_err(io::Error::other)?;
         }
     }
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
+    rootfs::remove_layer(folder)
 }
 
 impl PodState {

@@ -86,7 +86,8 @@ fn prepare(setting: &mut Setting<'_>, stdio: Stdio) -> Result<Program, Fault> {
             setting.warnings.push(text);
         }
     }
-    confine(setting, &identity)?;
+    let warning = confine(setting, &identity)?;
+    setting.warnings.extend(warning);
     if !setting.ends_with_shim {
         // Set last: a change of user clears it.
         sys::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong).context(|| "end with the shim".into())?;
@@ -135,8 +136,9 @@ fn connect(stdio: Stdio, uid: u32) -> Result<Option<OwnedFd>, Fault> {
 }
 
 /// Gives up rights in the one order that works: each step needs a right that a later one takes away.
-fn confine(setting: &Setting<'_>, identity: &Identity) -> Result<(), Fault> {
+fn confine(setting: &Setting<'_>, identity: &Identity) -> Result<Option<String>, Fault> {
     let process = setting.process;
+    let warning = user::map(identity, setting.mode)?;
     let allowed = capability::allowed(process, setting.mode, setting.devices_are_limited)?;
     let is_plain = setting.mode == Mode::Process && sys::ids().0 != 0;
     let filter = filter(setting, allowed)?;
@@ -162,7 +164,7 @@ fn confine(setting: &Setting<'_>, identity: &Identity) -> Result<(), Fault> {
     if no_new_privs {
         install()?;
     }
-    Ok(())
+    Ok(warning)
 }
 
 fn filter(setting: &Setting<'_>, allowed: u64) -> Result<Option<Vec<libc::sock_filter>>, Fault> {

@@ -122,6 +122,29 @@ fn overlay(lower: &[PathBuf], scratch: &Path, target: &Path, is_rootless: bool) 
     sys::move_mount(sys::file_system("overlay", &settings, flags)?, target)
 }
 
+/// Removes a writable layer, or a folder of several. The kernel keeps one folder in it that its owner may not enter.
+pub fn remove_layer(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            open_folders(folder)?;
+            fs::remove_dir_all(folder)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+fn open_folders(folder: &Path) -> io::Result<()> {
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            open_folders(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// Colons and commas separate layers and options.
 fn escaped(path: &Path) -> OsString {
     let mut bytes = Vec::new();

@@ -7,12 +7,15 @@ use super::spec::{Mode, User};
 use super::sys;
 use super::wire::{Context, Fault};
 use std::fs;
+use std::io;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     pub uid: u32,
     pub gid: u32,
+    /// Those that were asked for, and those that the account belongs to.
     pub groups: Vec<u32>,
+    pub asked_groups: Vec<u32>,
     pub home: String,
 }
 
@@ -33,7 +36,7 @@ pub fn resolve(user: &User, mode: Mode) -> Result<Identity, Fault> {
         if identity.uid != 0 && identity.uid != own.0 {
             return Err(Fault::unsupported(format!("user {} was asked for, but the process mode of user {} has no other", identity.uid, own.0)));
         }
-        identity = Identity { uid: own.0, gid: own.1, groups: Vec::new(), home: std::env::var("HOME").unwrap_or_else(|_| "/".into()) };
+        identity = Identity { uid: own.0, gid: own.1, groups: Vec::new(), asked_groups: Vec::new(), home: std::env::var("HOME").unwrap_or_else(|_| "/".into()) };
     }
     Ok(identity)
 }
@@ -60,7 +63,8 @@ fn resolve_in(user: &User, passwd: &str, group: &str) -> Result<Identity, Fault>
     groups.sort_unstable();
     groups.dedup();
     let gid = gid.or(account.map(|account| account.gid)).unwrap_or(0);
-    Ok(Identity { uid, gid, groups, home: account.map_or("/", |account| account.home).to_owned() })
+    let asked_groups = extra.clone();
+    Ok(Identity { uid, gid, groups, asked_groups, home: account.map_or("/", |account| account.home).to_owned() })
 }
 
 fn account(line: &str) -> Option<Account<'_>> {
@@ -84,42 +88,55 @@ fn memberships(name: &str, group: &str) -> Vec<u32> {
     member_of.filter_map(|fields| fields.get(2)?.parse().ok()).collect()
 }
 
+/// Makes sure that the identity exists in this user namespace; gives back what its account has and the process cannot have.
+///
+/// Comes before all other confinement: a new user namespace starts with every capability.
+pub fn map(identity: &Identity, mode: Mode) -> Result<Option<String>, Fault> {
+    if mode != Mode::Rootless || Mapping::current().covers(identity) {
+        return Ok(None);
+    }
+    let warning = without_groups(identity)?;
+    map_alone(identity).context(|| format!("map user {} and group {}", identity.uid, identity.gid))?;
+    Ok(warning)
+}
+
 /// Becomes the identity, for good.
 pub fn assume(identity: &Identity, mode: Mode) -> Result<(), Fault> {
     if mode == Mode::Process && sys::ids().0 != 0 {
         return Ok(());
     }
-    if mode == Mode::Rootless && !Mapping::current().covers(identity) {
-        return assume_alone(identity);
-    }
-    let what = || format!("become user {} of group {}", identity.uid, identity.gid);
     if mode != Mode::Rootless || Mapping::current().groups_can_be_set {
         sys::set_groups(&identity.groups).context(|| format!("join the groups {:?}", identity.groups))?;
-    } else if identity.groups.iter().any(|group| *group != identity.gid) {
-        return Err(groups_fault(identity));
     }
+    let what = || format!("become user {} of group {}", identity.uid, identity.gid);
     sys::set_group(identity.gid).context(what)?;
     sys::set_user(identity.uid).context(what)
 }
 
-fn groups_fault(identity: &Identity) -> Fault {
-    Fault::unsupported(format!("the groups {:?} were asked for, but this user has no subordinate group ids", identity.groups))
+/// Groups that were asked for and cannot be joined are an error; those of the image's account are a warning.
+fn without_groups(identity: &Identity) -> Result<Option<String>, Fault> {
+    let others = |groups: &[u32]| groups.iter().copied().filter(|group| *group != identity.gid).collect::<Vec<u32>>();
+    let (asked, all) = (others(&identity.asked_groups), others(&identity.groups));
+    let text = |groups: &[u32]| format!("the groups {groups:?} cannot be joined: this user has no subordinate group ids");
+    match (asked.is_empty(), all.is_empty()) {
+        (false, _) => Err(Fault::unsupported(text(&asked))),
+        (true, false) => Ok(Some(text(&all))),
+        (true, true) => Ok(None),
+    }
 }
 
-fn assume_alone(identity: &Identity) -> Result<(), Fault> {
-    if identity.groups.iter().any(|group| *group != identity.gid) {
-        return Err(groups_fault(identity));
-    }
-    let what = || format!("become user {} of group {} in a user namespace", identity.uid, identity.gid);
+/// Makes the identity the one user of a user namespace, unless it is so already.
+fn map_alone(identity: &Identity) -> io::Result<()> {
     let (uid, gid) = sys::ids();
-    sys::unshare(libc::CLONE_NEWUSER).context(what)?;
+    if (uid, gid) == (identity.uid, identity.gid) {
+        return Ok(());
+    }
+    sys::unshare(libc::CLONE_NEWUSER)?;
     // The kernel lets nobody write the maps of a process that hides from its own user.
-    sys::prctl(libc::PR_SET_DUMPABLE, 1).context(what)?;
-    fs::write("/proc/self/setgroups", "deny").context(what)?;
-    fs::write("/proc/self/uid_map", format!("{} {uid} 1", identity.uid)).context(what)?;
-    fs::write("/proc/self/gid_map", format!("{} {gid} 1", identity.gid)).context(what)?;
-    sys::set_group(identity.gid).context(what)?;
-    sys::set_user(identity.uid).context(what)
+    sys::prctl(libc::PR_SET_DUMPABLE, 1)?;
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{} {uid} 1", identity.uid))?;
+    fs::write("/proc/self/gid_map", format!("{} {gid} 1", identity.gid))
 }
 
 /// Which users and groups the pod's user namespace knows.
@@ -146,7 +163,7 @@ impl Mapping {
     fn covers(&self, identity: &Identity) -> bool {
         let has = |ranges: &[(u32, u32)], id: u32| ranges.iter().any(|(first, count)| id >= *first && id - first < *count);
         let groups_fit = identity.groups.iter().all(|group| has(&self.groups, *group));
-        has(&self.users, identity.uid) && has(&self.groups, identity.gid) && groups_fit
+        self.groups_can_be_set && has(&self.users, identity.uid) && has(&self.groups, identity.gid) && groups_fit
     }
 }
 
@@ -164,7 +181,7 @@ mod tests {
     #[test]
     fn a_name_brings_its_group_memberships_and_home() {
         let identity = named("app").unwrap();
-        assert_eq!(identity, Identity { uid: 1000, gid: 1001, groups: vec![7, 50], home: "/home/app".into() });
+        assert_eq!(identity, Identity { uid: 1000, gid: 1001, groups: vec![7, 50], asked_groups: vec![7], home: "/home/app".into() });
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::support::*;
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::process::{Child, Command};
 use volley_cluster::runtime::client::{Launcher, Pod};
 use volley_cluster::runtime::spec::{Bridge, BridgePort, Network, Sandbox};
@@ -24,7 +25,7 @@ impl Machine {
     }
 
     pub fn launcher(&self) -> Launcher {
-        Launcher { program: "nsenter".into(), args: vec![self.enter(), launcher().program.display().to_string()] }
+        Launcher::new(Path::new("/usr/bin/nsenter"), &[&self.enter(), SHIM])
     }
 
     pub fn links(&self) -> String {

@@ -10,8 +10,10 @@ use volley_cluster::runtime::client::{Executed, Launcher, Pod, Streams};
 use volley_cluster::runtime::spec::{Container, LogFile, Mode, Process, Root, Sandbox};
 use volley_cluster::runtime::wire::{Exec, Exit};
 
+pub const SHIM: &str = env!("CARGO_BIN_EXE_volley-shim");
+
 pub fn launcher() -> Launcher {
-    Launcher { program: env!("CARGO_BIN_EXE_volley-shim").into(), args: Vec::new() }
+    Launcher::new(Path::new(SHIM), &[])
 }
 
 pub fn must_be_root() {
@@ -89,6 +91,17 @@ impl Place {
     pub fn printed(&self, id: &str) -> Vec<String> {
         let text = std::fs::read_to_string(self.log(id)).unwrap_or_default();
         text.lines().map(|line| line.splitn(4, ' ').nth(3).unwrap_or_default().to_owned()).collect()
+    }
+}
+
+impl Drop for Place {
+    /// A test that fails leaves its pod; it ends with the shim.
+    fn drop(&mut self) {
+        let records = std::fs::read_to_string(self.pod_folder().join("state.log")).unwrap_or_default();
+        let shim = records.split_once("\"pid\":").and_then(|(_, rest)| rest.split(',').next());
+        if let Some(pid) = shim.filter(|_| std::thread::panicking()) {
+            let _gone_already = Command::new("kill").args(["-9", pid]).status();
+        }
     }
 }
 

@@ -2,15 +2,12 @@
 
 use crate::support::*;
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
 use volley_cluster::runtime::client::{Launcher, Pod};
 use volley_cluster::runtime::spec::*;
 
 fn nobody() -> Launcher {
-    let options = ["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"];
-    let shim = env!("CARGO_BIN_EXE_volley-shim").to_owned();
-    let mut args = options.map(str::to_owned).to_vec();
-    args.push(shim);
-    Launcher { program: "setpriv".into(), args }
+    Launcher::new(Path::new("/usr/bin/setpriv"), &["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", SHIM])
 }
 
 /// A pod folder that an ordinary user owns.
@@ -48,8 +45,8 @@ async fn a_rootless_container_has_its_own_files_processes_and_names() {
     assert_eq!(exit.code, 6);
     assert_eq!(place.printed("main"), ["0", place.id.as_str(), "1", "x", "/dev/null", "/dev/pts/ptmx"]);
     pod.start_container(place.container("stays", "sleep 1000")).await.unwrap();
-    let (exit, output) = exec_output(&pod, "stays", "echo $$ > /dev/null; ps | grep -c sleep; exit 2").await;
-    assert_eq!((exit.code, output.trim()), (2, "2"));
+    let (exit, output) = exec_output(&pod, "stays", "echo $$ > /dev/null; ps -o comm | grep -c '^sleep'; exit 2").await;
+    assert_eq!((exit.code, output.trim()), (2, "1"));
     pod.remove().await.unwrap();
 }
 
@@ -57,13 +54,15 @@ async fn a_rootless_container_has_its_own_files_processes_and_names() {
 async fn a_rootless_container_may_be_any_one_user() {
     let place = Place::new();
     let pod = pod(&place, Mode::Rootless).await;
-    let mut container = place.container("main", "id -u; id -g; touch /tmp/own && stat -c %u /tmp/own");
+    let mut container = place.container("main", "id -u; id -g; touch /own && stat -c %u /own");
     container.process.user = User::Number { uid: 1000, gid: Some(1001), extra_groups: vec![] };
-    run_in(&pod, container).await;
+    let started = pod.start_container(container).await.unwrap();
+    assert_eq!(started.warnings, ["the groups [1002] cannot be joined: this user has no subordinate group ids"]);
+    pod.wait("main").await.unwrap();
     assert_eq!(place.printed("main"), ["1000", "1001", "1000"]);
     let mut container = place.container("grouped", "true");
     container.process.user = User::Number { uid: 1000, gid: Some(1000), extra_groups: vec![7] };
-    assert!(pod.start_container(container).await.unwrap_err().to_string().contains("no subordinate group ids"));
+    assert!(pod.start_container(container).await.unwrap_err().to_string().contains("the groups [7] cannot be joined"));
     pod.remove().await.unwrap();
 }
 

@@ -154,6 +154,8 @@ impl Nursery {
         drop(report);
         // Processes of the container must not look into this one while it still holds the machine's files.
         let _hardening = sys::prctl(libc::PR_SET_DUMPABLE, 0);
+        // A terminal that is given up after a failure hangs up its session, which must still report.
+        sys::ignore_signal(libc::SIGHUP);
         let fault = run(&childs_report).unwrap_or_else(|fault| fault);
         let _shim_is_gone = wire::send(childs_report.as_fd(), &Report::Fault(fault), &[]);
         sys::exit_now(1)

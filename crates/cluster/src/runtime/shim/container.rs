@@ -4,6 +4,7 @@ use super::birth::{self, Nursery};
 use crate::runtime::cgroup::Cgroup;
 use crate::runtime::log::{LogWriter, Partial, Stream};
 use crate::runtime::process::Stdio;
+use crate::runtime::rootfs;
 use crate::runtime::spec::{Container, Root};
 use crate::runtime::sys::{self, Ended, Pid};
 use crate::runtime::wire::{Context, ContainerState, Exit, Fault, Started};
@@ -205,7 +206,7 @@ impl Running {
     pub fn remove_scratch(&self) {
         match &self.spec.root {
             Root::Layers { scratch, .. } | Root::Host { scratch } => {
-                if let Err(error) = fs::remove_dir_all(scratch) {
+                if let Err(error) = rootfs::remove_layer(scratch) {
                     eprintln!("the writable layer {} cannot be removed: {error}", scratch.display());
                 }
             }

@@ -5,7 +5,7 @@ use crate::runtime::cgroup::Layout;
 use crate::runtime::spec::{Mode, Resources};
 use crate::runtime::sys::{self, Ended};
 use crate::runtime::wire::{Context, Fault, FaultKind};
-use crate::runtime::{Capabilities, spec::Sandbox};
+use crate::runtime::{Capabilities, rootfs};
 use std::fs;
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -22,7 +22,7 @@ fn find(folder: &Path) -> Capabilities {
     let mut lacks = Vec::new();
     let is_root = sys::ids().0 == 0;
     if is_root {
-        match attempt(|| contain(folder, Mode::Root)) {
+        match attempt(folder, Mode::Root) {
             Ok(()) => {
                 lacks.extend(lacks_of_root());
                 return Capabilities { mode: Mode::Root, cgroups: Layout::find().describe().into(), lacks };
@@ -30,7 +30,7 @@ fn find(folder: &Path) -> Capabilities {
             Err(fault) => lacks.push(format!("containers as root: {fault}")),
         }
     }
-    match attempt(|| contain(folder, Mode::Rootless)) {
+    match attempt(folder, Mode::Rootless) {
         Ok(()) => {
             lacks.push("a network of the pod's own: pods share the machine's".into());
             lacks.push("limits on cpu, memory and processes: no cgroup is delegated to this user".into());
@@ -73,8 +73,15 @@ fn lacks_of_root() -> Vec<String> {
     lacks
 }
 
-/// Runs `trial` in a child; what it leaves goes with it.
-fn attempt(trial: impl FnOnce() -> Result<(), Fault>) -> Result<(), Fault> {
+/// Tries the mode in a child, whose mounts go with it.
+fn attempt(folder: &Path, mode: Mode) -> Result<(), Fault> {
+    let scratch = folder.join(format!("probe-{}", std::process::id()));
+    let tried = in_child(|| contain(&scratch, mode));
+    let _left_by_none = rootfs::remove_layer(&scratch);
+    tried
+}
+
+fn in_child(trial: impl FnOnce() -> Result<(), Fault>) -> Result<(), Fault> {
     let what = || "try containers".to_owned();
     let (read, write) = sys::pipe().context(what)?;
     match sys::fork().context(what)? {
@@ -101,21 +108,13 @@ fn read_all(fd: OwnedFd) -> String {
 }
 
 /// Does what a container needs most: namespaces, an overlay, a fresh `/proc`.
-fn contain(folder: &Path, mode: Mode) -> Result<(), Fault> {
-    let scratch = folder.join(format!("probe-{}", std::process::id()));
-    let made = contain_in(&scratch, mode);
-    let _left_by_none = fs::remove_dir_all(&scratch);
-    made
-}
-
-fn contain_in(scratch: &Path, mode: Mode) -> Result<(), Fault> {
+fn contain(scratch: &Path, mode: Mode) -> Result<(), Fault> {
     for name in ["lower", "upper", "work", "merged"] {
         fs::create_dir_all(scratch.join(name)).context(|| format!("make {}", scratch.display()))?;
     }
     if mode == Mode::Rootless {
         pod::enter_user_namespace()?;
     }
-    let sandbox = Sandbox::new("probe", mode);
     let flags = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWUTS | libc::CLONE_NEWIPC;
     sys::unshare(flags).context(|| "make namespaces".into())?;
     let pid = sys::fork().context(|| "start a process".into())?;
@@ -128,7 +127,7 @@ fn contain_in(scratch: &Path, mode: Mode) -> Result<(), Fault> {
         };
     }
     let at = |name: &str| scratch.join(name).display().to_string();
-    let extra = if sandbox.mode == Mode::Rootless { ",userxattr" } else { "" };
+    let extra = if mode == Mode::Rootless { ",userxattr" } else { "" };
     let options = format!("lowerdir={},upperdir={},workdir={}{extra}", at("lower"), at("upper"), at("work"));
     let is_separate = sys::mount("", Path::new("/"), "", libc::MS_REC | libc::MS_SLAVE, "").is_ok();
     let has_proc = is_separate && sys::mount("proc", &scratch.join("merged"), "proc", 0, "").is_ok();
