@@ -322,6 +322,29 @@ mod tests {
     }
 
     #[test]
+    fn version_2_limits_are_written_in_its_own_terms() {
+        let unified = tempfile::tempdir().unwrap();
+        let v2_controllers = ["cpu", "memory", "pids"].into_iter().collect();
+        let layout = Layout { v1: BTreeMap::new(), v2: Some(unified.path().into()), v2_controllers };
+        let group = unified.path().join("volley/a");
+        fs::create_dir_all(&group).unwrap();
+        fs::write(group.join("memory.swap.max"), "max").unwrap();
+        let resources = Resources { cpu_shares: Some(1024), cpu_quota_us: Some(150_000), memory_bytes: Some(4096), pids: Some(9) };
+        let cgroup = layout.create(Path::new("volley/a"), &resources).unwrap();
+        let read = |name: &str| fs::read_to_string(group.join(name)).unwrap();
+        let files = ["cpu.weight", "cpu.max", "memory.max", "memory.swap.max", "pids.max"];
+        assert_eq!(files.map(read), ["39", "150000 100000", "4096", "0", "9"]);
+        for folder in [unified.path(), &unified.path().join("volley")] {
+            assert_eq!(fs::read_to_string(folder.join("cgroup.subtree_control")).unwrap(), "+cpu +memory +pids");
+        }
+        fs::write(group.join("memory.events"), "oom 3\noom_kill 2\n").unwrap();
+        fs::write(group.join("memory.current"), "1000\n").unwrap();
+        fs::write(group.join("memory.stat"), "anon 1\ninactive_file 300\n").unwrap();
+        let stats = cgroup.stats();
+        assert_eq!((stats.oom_kills, stats.memory_usage_bytes, stats.memory_working_set_bytes), (2, 1000, 700));
+    }
+
+    #[test]
     fn a_limit_without_its_controller_is_refused_by_name() {
         let resources = Resources { memory_bytes: Some(1 << 20), ..Resources::default() };
         let fault = Layout::default().create(Path::new("volley/a"), &resources).unwrap_err();

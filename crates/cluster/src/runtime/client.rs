@@ -14,15 +14,19 @@ use super::sys::{self, MountAttributes};
 use super::wire::{self, ContainerState, Exec, Exit, Fault, Incoming, PodState, ProcessId, Reply, Request, Started, Stats};
 use jiff::Timestamp;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader, Interest};
 use tokio::net::UnixStream;
 
+/// A shim starts within milliseconds; on a machine that is out of breath, within a minute.
+const STARTING_TRIES_MAX: u32 = 6_000;
+const STARTING_TRY: Duration = Duration::from_millis(10);
 /// The kernel may need a while to end a pod of many processes; one that takes longer hangs in it.
 const SHIM_END_MS_MAX: i32 = 60_000;
 
@@ -130,10 +134,15 @@ impl Pod {
         let folder = fs::canonicalize(folder).map_err(failed)?;
         let failed = |source| RuntimeError::Folder { folder: folder.clone(), source };
         let text = serde_json::to_vec(sandbox).map_err(|error| failed(error.into()))?;
-        fs::write(folder.join(wire::SANDBOX), text).map_err(failed)?;
+        let path = folder.join(wire::SANDBOX);
+        let mut sandbox_file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(failed)?;
+        // The shim inherits the lock as its standard input and holds it to its end, whatever becomes of this process: a pod that
+        // is still starting when the node dies is found, too.
+        sandbox_file.try_lock().map_err(|error| failed(error.into()))?;
+        sandbox_file.set_len(0).and_then(|()| sandbox_file.write_all(&text)).map_err(failed)?;
         let log = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(folder.join(wire::SHIM_LOG)).map_err(failed)?;
         let launch = |source| RuntimeError::Launch { program: launcher.program.clone(), source };
-        let mut child = launcher.command("run", &folder).stdout(Stdio::piped()).stderr(log).spawn().map_err(launch)?;
+        let mut child = launcher.command("run", &folder).stdin(sandbox_file).stdout(Stdio::piped()).stderr(log).spawn().map_err(launch)?;
         let output = child.stdout.take().ok_or_else(|| RuntimeError::Silent { folder: folder.clone() })?;
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line).await.map_err(launch)?;
@@ -153,7 +162,7 @@ impl Pod {
     /// Finds the pod that a node started earlier in `folder`.
     pub async fn adopt(folder: &Path) -> Result<Adopted, RuntimeError> {
         let failed = |source| RuntimeError::Folder { folder: folder.to_owned(), source };
-        let Some(mut state) = record::read(&folder.join(wire::RECORDS)).map_err(failed)? else { return Ok(Adopted::Nothing) };
+        let Some(mut state) = recorded(folder).await.map_err(failed)? else { return Ok(Adopted::Nothing) };
         let pod = Pod { folder: folder.to_owned(), shim: state.shim };
         if pod.shim.is_alive() && pod.state().await.is_ok_and(|seen| seen.shim == pod.shim) {
             return Ok(Adopted::Running(pod));
@@ -394,13 +403,39 @@ impl Talk {
     }
 }
 
+/// What the shim has recorded; waits for one that is still starting.
+async fn recorded(folder: &Path) -> io::Result<Option<PodState>> {
+    for _try in 0..STARTING_TRIES_MAX {
+        let is_held = is_held(folder)?;
+        match record::read(&folder.join(wire::RECORDS))? {
+            Some(state) => return Ok(Some(state)),
+            None if !is_held => return Ok(None),
+            None => tokio::time::sleep(STARTING_TRY).await,
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, "a shim has been starting for too long"))
+}
+
+/// Whether a shim lives in the folder, or is about to.
+fn is_held(folder: &Path) -> io::Result<bool> {
+    match fs::File::open(folder.join(wire::SANDBOX)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+        Ok(file) => match file.try_lock() {
+            Ok(()) => Ok(false),
+            Err(fs::TryLockError::WouldBlock) => Ok(true),
+            Err(fs::TryLockError::Error(error)) => Err(error),
+        },
+    }
+}
+
 /// Socket paths are short, folders of pods may not be: the folder's descriptor stands for it.
 async fn connect(folder: &Path) -> io::Result<UnixStream> {
     let folder = fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(folder)?;
     UnixStream::connect(format!("/proc/self/fd/{}/{}", folder.as_raw_fd(), wire::SOCKET)).await
 }
 
-/// Removes what a dead pod has left: its cgroup, its interface, its folder.
+/// Removes what a dead pod has left: its cgroup, its interface, its folder. Fails while its shim lives.
 pub async fn remove_remains(folder: &Path) -> Result<(), RuntimeError> {
     let owned = folder.to_owned();
     let removed = tokio::task::spawn_blocking(move || remove_blocking(&owned)).await;
@@ -409,6 +444,9 @@ pub async fn remove_remains(folder: &Path) -> Result<(), RuntimeError> {
 }
 
 fn remove_blocking(folder: &Path) -> io::Result<()> {
+    if is_held(folder)? {
+        return Err(io::Error::new(io::ErrorKind::ResourceBusy, "the pod's shim is still alive"));
+    }
     let sandbox = fs::read(folder.join(wire::SANDBOX)).ok();
     if let Some(sandbox) = sandbox.and_then(|text| serde_json::from_slice::<Sandbox>(&text).ok()) {
         if let Some(group) = &sandbox.cgroup {

@@ -133,6 +133,17 @@ async fn a_folder_without_records_is_nothing() {
     assert!(matches!(Pod::adopt(&place.pod_folder()).await.unwrap(), Adopted::Nothing));
 }
 
+#[tokio::test]
+async fn the_remains_of_a_pod_are_not_removed_while_it_lives() {
+    must_be_root();
+    let place = Place::new();
+    let pod = place.pod().await;
+    assert!(matches!(remove_remains(&place.pod_folder()).await, Err(RuntimeError::Folder { .. })));
+    assert!(Pod::start(&launcher(), &place.pod_folder(), &place.sandbox()).await.is_err());
+    run_in(&pod, place.container("main", "true")).await;
+    pod.remove().await.unwrap();
+}
+
 /// What a pod could leave behind on the machine, as far as it carries the pod's name.
 #[derive(Debug, PartialEq, Eq)]
 struct Machine {

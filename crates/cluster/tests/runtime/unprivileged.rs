@@ -75,7 +75,7 @@ async fn a_rootless_container_may_use_the_machines_files() {
     let exit = run_in(&pod, container).await;
     let printed = place.printed("main");
     assert_eq!(exit.code, 0, "{printed:?}");
-    assert!(!std::path::Path::new("/etc/volley-scribble").exists());
+    assert!(!Path::new("/etc/volley-scribble").exists());
     pod.remove().await.unwrap();
 }
 
