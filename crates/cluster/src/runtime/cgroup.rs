@@ -103,9 +103,9 @@ impl Layout {
             ("pids", resources.pids.is_some()),
         ];
         match wanted.iter().find(|(name, is_wanted)| *is_wanted && !self.has(name)) {
-            Some((name, _)) => {
-                Err(Fault::unsupported(format!("a {name} limit was asked for, but the machine has no {name} cgroup controller")))
-            }
+            Some((name, _)) => Err(Fault::unsupported(format!(
+                "a {name} limit was asked for, but the machine has no {name} cgroup controller"
+            ))),
             None => Ok(()),
         }
     }
@@ -117,7 +117,8 @@ impl Layout {
         let mut folder = unified.to_owned();
         for part in group.components() {
             let control = folder.join("cgroup.subtree_control");
-            fs::write(&control, wanted.join(" ")).context(|| format!("switch controllers on in {}", control.display()))?;
+            fs::write(&control, wanted.join(" "))
+                .context(|| format!("switch controllers on in {}", control.display()))?;
             folder.push(part);
             fs::create_dir_all(&folder).context(|| format!("make the cgroup {}", folder.display()))?;
         }
@@ -184,7 +185,8 @@ impl Cgroup {
         let Some(deny) = self.v1_file("devices", "devices.deny") else { return Ok(()) };
         let allow = deny.with_file_name("devices.allow");
         // Making nodes is harmless where opening them is not allowed: null, zero, full, random, urandom, tty, ptmx, terminals.
-        let common = "c *:* m,b *:* m,c 1:3 rwm,c 1:5 rwm,c 1:7 rwm,c 1:8 rwm,c 1:9 rwm,c 5:0 rwm,c 5:2 rwm,c 136:* rwm";
+        let common =
+            "c *:* m,b *:* m,c 1:3 rwm,c 1:5 rwm,c 1:7 rwm,c 1:8 rwm,c 1:9 rwm,c 5:0 rwm,c 5:2 rwm,c 136:* rwm";
         let mut rules: Vec<String> = common.split(',').map(str::to_owned).collect();
         for device in devices {
             rules.push(device_rule(device)?);
@@ -329,7 +331,8 @@ mod tests {
         let group = unified.path().join("volley/a");
         fs::create_dir_all(&group).unwrap();
         fs::write(group.join("memory.swap.max"), "max").unwrap();
-        let resources = Resources { cpu_shares: Some(1024), cpu_quota_us: Some(150_000), memory_bytes: Some(4096), pids: Some(9) };
+        let resources =
+            Resources { cpu_shares: Some(1024), cpu_quota_us: Some(150_000), memory_bytes: Some(4096), pids: Some(9) };
         let cgroup = layout.create(Path::new("volley/a"), &resources).unwrap();
         let read = |name: &str| fs::read_to_string(group.join(name)).unwrap();
         let files = ["cpu.weight", "cpu.max", "memory.max", "memory.swap.max", "pids.max"];

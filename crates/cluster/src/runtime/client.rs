@@ -11,7 +11,9 @@ use super::rootfs;
 use super::shim::Hello;
 use super::spec::{Container, Mode, Network, Sandbox};
 use super::sys::{self, MountAttributes};
-use super::wire::{self, ContainerState, Exec, Exit, Fault, Incoming, PodState, ProcessId, Reply, Request, Started, Stats};
+use super::wire::{
+    self, ContainerState, Exec, Exit, Fault, Incoming, PodState, ProcessId, Reply, Request, Started, Stats,
+};
 use jiff::Timestamp;
 use std::fs;
 use std::io::{self, Write};
@@ -64,7 +66,8 @@ impl Launcher {
     pub fn new(program: &Path, args: &[&str]) -> Launcher {
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
         let read_only = MountAttributes { set: sys::MOUNT_ATTR_RDONLY, ..Default::default() };
-        let sealed = sys::open_tree(None, program).and_then(|tree| sys::mount_setattr(&tree, true, read_only).map(|()| tree));
+        let sealed =
+            sys::open_tree(None, program).and_then(|tree| sys::mount_setattr(&tree, true, read_only).map(|()| tree));
         match sealed {
             Ok(tree) => {
                 // The path is looked up in the forked child, which has the descriptor until its exec.
@@ -135,14 +138,26 @@ impl Pod {
         let failed = |source| RuntimeError::Folder { folder: folder.clone(), source };
         let text = serde_json::to_vec(sandbox).map_err(|error| failed(error.into()))?;
         let path = folder.join(wire::SANDBOX);
-        let mut sandbox_file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(failed)?;
+        let mut sandbox_file =
+            fs::OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(failed)?;
         // The shim inherits the lock as its standard input and holds it to its end, whatever becomes of this process: a pod that
         // is still starting when the node dies is found, too.
         sandbox_file.try_lock().map_err(|error| failed(error.into()))?;
         sandbox_file.set_len(0).and_then(|()| sandbox_file.write_all(&text)).map_err(failed)?;
-        let log = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(folder.join(wire::SHIM_LOG)).map_err(failed)?;
+        let log = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(folder.join(wire::SHIM_LOG))
+            .map_err(failed)?;
         let launch = |source| RuntimeError::Launch { program: launcher.program.clone(), source };
-        let mut child = launcher.command("run", &folder).stdin(sandbox_file).stdout(Stdio::piped()).stderr(log).spawn().map_err(launch)?;
+        let mut child = launcher
+            .command("run", &folder)
+            .stdin(sandbox_file)
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .map_err(launch)?;
         let output = child.stdout.take().ok_or_else(|| RuntimeError::Silent { folder: folder.clone() })?;
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line).await.map_err(launch)?;
@@ -167,7 +182,8 @@ impl Pod {
         if pod.shim.is_alive() && pod.state().await.is_ok_and(|seen| seen.shim == pod.shim) {
             return Ok(Adopted::Running(pod));
         }
-        let killed = Exit { code: 128 + libc::SIGKILL, signal: Some(libc::SIGKILL), oom_kills: 0, at: Timestamp::now() };
+        let killed =
+            Exit { code: 128 + libc::SIGKILL, signal: Some(libc::SIGKILL), oom_kills: 0, at: Timestamp::now() };
         for container in state.containers.values_mut() {
             container.exit.get_or_insert_with(|| killed.clone());
         }
@@ -229,7 +245,8 @@ impl Pod {
     /// Runs a process beside the container's own; streams are for one without a terminal.
     pub async fn exec(&self, container: &str, exec: Exec, streams: Option<Streams>) -> Result<Executed, RuntimeError> {
         let mut talk = self.talk().await?;
-        let fds: Vec<&OwnedFd> = streams.iter().flat_map(|streams| [&streams.stdin, &streams.stdout, &streams.stderr]).collect();
+        let fds: Vec<&OwnedFd> =
+            streams.iter().flat_map(|streams| [&streams.stdin, &streams.stdout, &streams.stderr]).collect();
         talk.send(&Request::Exec { container: container.to_owned(), exec }, &fds).await?;
         match talk.receive().await? {
             Some(Reply::Started(started)) => Ok(Executed { started, terminal: talk.incoming.fds.pop(), talk }),
@@ -389,7 +406,7 @@ impl Talk {
     async fn receive(&mut self) -> Result<Option<Reply>, RuntimeError> {
         let failed = |source| RuntimeError::Talk { folder: self.folder.clone(), source };
         loop {
-            if let Some(reply) = self.incoming.next().map_err(failed)? {
+            if let Some(reply) = self.incoming.take_message().map_err(failed)? {
                 return Ok(Some(reply));
             }
             let (stream, incoming) = (&self.stream, &mut self.incoming);
@@ -462,6 +479,9 @@ fn remove_blocking(folder: &Path) -> io::Result<()> {
 impl PodState {
     /// The newest attempt at the container of this name.
     pub fn newest(&self, name: &str) -> Option<(&String, &ContainerState)> {
-        self.containers.iter().filter(|(_, container)| container.name == name).max_by_key(|(_, container)| container.attempt)
+        self.containers
+            .iter()
+            .filter(|(_, container)| container.name == name)
+            .max_by_key(|(_, container)| container.attempt)
     }
 }

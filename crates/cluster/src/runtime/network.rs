@@ -85,11 +85,15 @@ impl Netlink {
         let mut buffer = vec![0; 32 * 1024];
         let count = sys::read(&self.0, &mut buffer)?;
         buffer.truncate(count);
-        let number = |at: usize| buffer.get(at..at + 4).map(|bytes| i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+        let number = |at: usize| {
+            buffer.get(at..at + 4).map(|bytes| i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+        };
         let kind = buffer.get(4..6).map(|bytes| u16::from_ne_bytes([bytes[0], bytes[1]]));
         match (kind, number(16)) {
             (Some(kind), Some(0)) if i32::from(kind) == libc::NLMSG_ERROR => Ok(Vec::new()),
-            (Some(kind), Some(error)) if i32::from(kind) == libc::NLMSG_ERROR => Err(io::Error::from_raw_os_error(-error)),
+            (Some(kind), Some(error)) if i32::from(kind) == libc::NLMSG_ERROR => {
+                Err(io::Error::from_raw_os_error(-error))
+            }
             (Some(_), Some(_)) => {
                 // A real answer is followed by its acknowledgement, which would otherwise answer the next question.
                 let mut acknowledgement = [0; 1024];
@@ -127,7 +131,16 @@ impl Netlink {
     fn add_default_route(&self, gateway: Ipv4Addr) -> io::Result<()> {
         let mut message = Message::new(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_EXCL);
         // `struct rtmsg`: family, lengths, tos, table, protocol, scope, type, flags.
-        let head = [libc::AF_INET as u8, 0, 0, 0, libc::RT_TABLE_MAIN, libc::RTPROT_STATIC, libc::RT_SCOPE_UNIVERSE, libc::RTN_UNICAST];
+        let head = [
+            libc::AF_INET as u8,
+            0,
+            0,
+            0,
+            libc::RT_TABLE_MAIN,
+            libc::RTPROT_STATIC,
+            libc::RT_SCOPE_UNIVERSE,
+            libc::RTN_UNICAST,
+        ];
         message.0.extend_from_slice(&head);
         message.0.extend_from_slice(&[0; 4]);
         message.attribute(libc::RTA_GATEWAY, &gateway.octets());
@@ -253,7 +266,8 @@ fn mask(prefix_length: u8) -> u32 {
 fn nft(rules: &str) -> Result<(), Fault> {
     use std::io::Write;
     let child = Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let mut child = child.map_err(|error| Fault::unsupported(format!("pods cannot reach beyond this machine: nft: {error}")))?;
+    let mut child =
+        child.map_err(|error| Fault::unsupported(format!("pods cannot reach beyond this machine: nft: {error}")))?;
     let written = child.stdin.take().map_or(Ok(()), |mut input| input.write_all(rules.as_bytes()));
     let output = child.wait_with_output().context(|| "run nft".into())?;
     written.context(|| "hand rules to nft".into())?;

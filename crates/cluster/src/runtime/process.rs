@@ -23,7 +23,10 @@ const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Report {
     /// The child's number on the machine; with a terminal, its master end comes along.
-    Ready { pid: i32, warnings: Vec<String> },
+    Ready {
+        pid: i32,
+        warnings: Vec<String>,
+    },
     Fault(Fault),
 }
 
@@ -176,7 +179,9 @@ fn filter(setting: &Setting<'_>, allowed: u64) -> Result<Option<Vec<libc::sock_f
         (Seccomp::Unconfined, _) => Ok(None),
         (Seccomp::RuntimeDefault, _) => Filter::runtime_default(&names).program().map(Some),
         (Seccomp::Localhost(_), Some(text)) => Filter::from_profile(text, &names)?.program().map(Some),
-        (Seccomp::Localhost(path), None) => Err(Fault::invalid(format!("the seccomp profile {} was not read", path.display()))),
+        (Seccomp::Localhost(path), None) => {
+            Err(Fault::invalid(format!("the seccomp profile {} was not read", path.display())))
+        }
     }
 }
 
@@ -223,9 +228,13 @@ fn find(command: &str, env: &[(String, String)]) -> Result<PathBuf, Fault> {
         return Ok(command.into());
     }
     let search = env.iter().find(|(name, _)| name == "PATH").map_or(PATH_DEFAULT, |(_, value)| value);
-    let mut places = search.split(':').map(|folder| Path::new(if folder.is_empty() { "." } else { folder }).join(command));
-    let found = places.find(|path| path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0));
-    found.ok_or_else(|| Fault::new(FaultKind::Command, format!("exec: \"{command}\": executable file not found in $PATH")))
+    let mut places =
+        search.split(':').map(|folder| Path::new(if folder.is_empty() { "." } else { folder }).join(command));
+    let found = places
+        .find(|path| path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0));
+    found.ok_or_else(|| {
+        Fault::new(FaultKind::Command, format!("exec: \"{command}\": executable file not found in $PATH"))
+    })
 }
 
 fn exec_fault(command: &str, error: &io::Error) -> Fault {

@@ -1,5 +1,7 @@
-//! The pod's memory on disk: one JSON line per event, synced before anybody is told. The shim writes, the node reads.
+//! The pod's memory on disk: one JSON line per event, written before anybody is told. The shim writes, the node reads.
 //!
+//! Ends are synced, and all lines before them: nobody could find them out again. Starts outlive the node as they are, and a
+//! machine that loses its power has lost the processes, too.
 //! A line that a crash cut short is the last one and is ignored; what it would have said was told to nobody.
 
 use super::wire::{ContainerState, Exit, PodState, ProcessId, Started};
@@ -29,7 +31,10 @@ impl Records {
         let mut line = serde_json::to_vec(record)?;
         line.push(b'\n');
         self.0.write_all(&line)?;
-        self.0.sync_data()
+        match record {
+            Record::Exited { .. } | Record::Forgotten { .. } => self.0.sync_data(),
+            Record::Shim(_) | Record::Started { .. } => Ok(()),
+        }
     }
 }
 

@@ -88,7 +88,9 @@ fn lay_root(plan: &Plan<'_>, root: &Path) -> Result<Vec<String>, Fault> {
             host.compose(Path::new("/"))?;
             Ok(host.warnings)
         }
-        Root::Machine => Err(Fault::unsupported("the machine's own file systems, writable, are for the process mode only")),
+        Root::Machine => {
+            Err(Fault::unsupported("the machine's own file systems, writable, are for the process mode only"))
+        }
     }
 }
 
@@ -116,7 +118,8 @@ fn overlay(lower: &[PathBuf], scratch: &Path, target: &Path, is_rootless: bool) 
             None => Err(io::Error::new(io::ErrorKind::InvalidInput, "a layer's path is not UTF-8")),
         };
     }
-    let mut settings: Vec<(&str, &std::ffi::OsStr)> = lower.iter().map(|layer| ("lowerdir+", layer.as_os_str())).collect();
+    let mut settings: Vec<(&str, &std::ffi::OsStr)> =
+        lower.iter().map(|layer| ("lowerdir+", layer.as_os_str())).collect();
     settings.extend([("upperdir", upper.as_os_str()), ("workdir", work.as_os_str())]);
     let flags: &[&str] = if is_rootless { &["userxattr"] } else { &[] };
     sys::move_mount(sys::file_system("overlay", &settings, flags)?, target)
@@ -180,7 +183,10 @@ impl HostRoot<'_> {
         match overlay(&[path.to_owned()], &scratch, &target, self.is_rootless) {
             Ok(()) => self.compose_mounts_below(path),
             // In a user namespace a folder with mounts below it cannot be a layer: its entries can.
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) && self.mounts.iter().any(|(m, _)| m.starts_with(path)) => {
+            Err(error)
+                if error.raw_os_error() == Some(libc::EINVAL)
+                    && self.mounts.iter().any(|(m, _)| m.starts_with(path)) =>
+            {
                 self.compose_entries(path, &target, &scratch)
             }
             Err(error) if path == Path::new("/") => Err(error).context(what),
@@ -196,7 +202,12 @@ impl HostRoot<'_> {
 
     /// File systems that are mounted directly below `path`, with no other in between.
     fn compose_mounts_below(&mut self, path: &Path) -> Result<(), Fault> {
-        let below: Vec<PathBuf> = self.mounts.iter().filter(|(m, real)| *real && m != path && m.starts_with(path)).map(|(m, _)| m.clone()).collect();
+        let below: Vec<PathBuf> = self
+            .mounts
+            .iter()
+            .filter(|(m, real)| *real && m != path && m.starts_with(path))
+            .map(|(m, _)| m.clone())
+            .collect();
         for mount in &below {
             let is_inside_another = below.iter().any(|other| other != mount && mount.starts_with(other));
             if !is_inside_another && !is_kernel_place(mount) {
@@ -249,8 +260,23 @@ fn is_kernel_place(path: &Path) -> bool {
 /// Mount points of the machine, and whether files are kept there.
 fn machine_mounts(mountinfo: &str) -> Vec<(PathBuf, bool)> {
     const NO_FILES: [&str; 17] = [
-        "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "efivarfs", "fusectl", "hugetlbfs",
-        "mqueue", "nsfs", "proc", "rpc_pipefs", "securityfs", "sysfs",
+        "autofs",
+        "binfmt_misc",
+        "bpf",
+        "cgroup",
+        "cgroup2",
+        "configfs",
+        "debugfs",
+        "devpts",
+        "efivarfs",
+        "fusectl",
+        "hugetlbfs",
+        "mqueue",
+        "nsfs",
+        "proc",
+        "rpc_pipefs",
+        "securityfs",
+        "sysfs",
     ];
     let mut mounts: Vec<(PathBuf, bool)> = Vec::new();
     for line in mountinfo.lines() {
@@ -264,7 +290,9 @@ fn machine_mounts(mountinfo: &str) -> Vec<(PathBuf, bool)> {
 }
 
 fn hold(mount: &Mount) -> Result<Held<'_>, Fault> {
-    let MountSource::Bind { path, sub_path } = &mount.source else { return Ok(Held { mount, tree: None, is_folder: true }) };
+    let MountSource::Bind { path, sub_path } = &mount.source else {
+        return Ok(Held { mount, tree: None, is_folder: true });
+    };
     let what = || format!("mount {} at {}", path.display(), mount.target.display());
     let options = fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path);
     let mut place: OwnedFd = options.context(what)?.into();
@@ -278,7 +306,8 @@ fn hold(mount: &Mount) -> Result<Held<'_>, Fault> {
         Propagation::None => libc::MS_PRIVATE,
         Propagation::HostToContainer => libc::MS_SLAVE,
         Propagation::Bidirectional => {
-            let text = format!("mount {} asks for bidirectional propagation, which pods cannot have", mount.target.display());
+            let text =
+                format!("mount {} asks for bidirectional propagation, which pods cannot have", mount.target.display());
             return Err(Fault::unsupported(text));
         }
     };
@@ -345,7 +374,8 @@ fn kernel_files(plan: &Plan<'_>, cgroups: Vec<(&'static str, OwnedFd)>) -> Resul
     match (mounted, plan.sandbox.mode) {
         // Without a network namespace of its own a user namespace may not mount it.
         (Err(_), Mode::Rootless) => {
-            sys::mount("tmpfs", sys_folder, "tmpfs", NOSUID_NODEV_NOEXEC | read_only, "mode=755").context(|| "mount /sys".into())?;
+            sys::mount("tmpfs", sys_folder, "tmpfs", NOSUID_NODEV_NOEXEC | read_only, "mode=755")
+                .context(|| "mount /sys".into())?;
             return Ok(());
         }
         (mounted, _) => mounted.context(|| "mount /sys".into())?,
@@ -353,7 +383,8 @@ fn kernel_files(plan: &Plan<'_>, cgroups: Vec<(&'static str, OwnedFd)>) -> Resul
     let groups = Path::new("/sys/fs/cgroup");
     if cgroups.is_empty() {
         if plan.cgroup.is_some() {
-            sys::mount("cgroup", groups, "cgroup2", NOSUID_NODEV_NOEXEC | read_only, "").context(|| "mount the cgroups".into())?;
+            sys::mount("cgroup", groups, "cgroup2", NOSUID_NODEV_NOEXEC | read_only, "")
+                .context(|| "mount the cgroups".into())?;
         }
         return Ok(());
     }
@@ -413,13 +444,20 @@ fn hold_device(device: &Device, mode: Mode) -> Result<HeldDevice, Fault> {
 
 fn device_files(plan: &Plan<'_>, devices: Vec<HeldDevice>, shm: OwnedFd) -> Result<(), Fault> {
     let dev = Path::new("/dev");
-    sys::mount("tmpfs", dev, "tmpfs", libc::MS_NOSUID | libc::MS_NOEXEC, "mode=755,size=65536k").context(|| "mount /dev".into())?;
+    sys::mount("tmpfs", dev, "tmpfs", libc::MS_NOSUID | libc::MS_NOEXEC, "mode=755,size=65536k")
+        .context(|| "mount /dev".into())?;
     for device in devices {
         let (HeldDevice::Node { place, .. } | HeldDevice::Tree { place, .. }) = &device;
         let what = format!("make the device {}", place.display());
         put_device(device).context(|| what)?;
     }
-    for (name, target) in [("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0"), ("stdout", "/proc/self/fd/1"), ("stderr", "/proc/self/fd/2"), ("ptmx", "pts/ptmx")] {
+    for (name, target) in [
+        ("fd", "/proc/self/fd"),
+        ("stdin", "/proc/self/fd/0"),
+        ("stdout", "/proc/self/fd/1"),
+        ("stderr", "/proc/self/fd/2"),
+        ("ptmx", "pts/ptmx"),
+    ] {
         symlink(target, dev.join(name)).context(|| format!("link /dev/{name}"))?;
     }
     for name in ["pts", "shm", "mqueue"] {
@@ -428,8 +466,10 @@ fn device_files(plan: &Plan<'_>, devices: Vec<HeldDevice>, shm: OwnedFd) -> Resu
     // Group 5 is tty on all distributions; a user namespace may not map it.
     let group = if plan.sandbox.mode == Mode::Root { ",gid=5" } else { "" };
     let options = format!("newinstance,ptmxmode=0666,mode=0620{group}");
-    sys::mount("devpts", &dev.join("pts"), "devpts", libc::MS_NOSUID | libc::MS_NOEXEC, &options).context(|| "mount /dev/pts".into())?;
-    sys::mount("mqueue", &dev.join("mqueue"), "mqueue", NOSUID_NODEV_NOEXEC, "").context(|| "mount /dev/mqueue".into())?;
+    sys::mount("devpts", &dev.join("pts"), "devpts", libc::MS_NOSUID | libc::MS_NOEXEC, &options)
+        .context(|| "mount /dev/pts".into())?;
+    sys::mount("mqueue", &dev.join("mqueue"), "mqueue", NOSUID_NODEV_NOEXEC, "")
+        .context(|| "mount /dev/mqueue".into())?;
     sys::move_mount(shm, &dev.join("shm")).context(|| "mount /dev/shm".into())
 }
 
@@ -457,7 +497,9 @@ fn hide(plan: &Plan<'_>) -> Result<(), Fault> {
     for path in plan.container.masked_paths.iter().filter(|path| !is_exempt(path)) {
         let what = || format!("hide {}", path.display());
         let covered = match fs::metadata(path) {
-            Ok(found) if found.is_dir() => sys::mount("tmpfs", path, "tmpfs", libc::MS_RDONLY | NOSUID_NODEV_NOEXEC, "size=0"),
+            Ok(found) if found.is_dir() => {
+                sys::mount("tmpfs", path, "tmpfs", libc::MS_RDONLY | NOSUID_NODEV_NOEXEC, "size=0")
+            }
             Ok(_) => sys::open_tree(None, Path::new("/dev/null")).and_then(|null| sys::move_mount(null, path)),
             Err(_) => Ok(()),
         };

@@ -83,12 +83,14 @@ impl Filter {
 
     /// Reads a profile; `capabilities` decide its `includes` and `excludes`.
     pub fn from_profile(json: &str, capabilities: &[&str]) -> Result<Filter, Fault> {
-        let profile: Profile =
-            serde_json::from_str(json).map_err(|error| Fault::invalid(format!("the seccomp profile is not valid: {error}")))?;
-        let mut filter = Filter { rules: BTreeMap::new(), otherwise: action(&profile.default_action, profile.default_errno_ret)? };
+        let profile: Profile = serde_json::from_str(json)
+            .map_err(|error| Fault::invalid(format!("the seccomp profile is not valid: {error}")))?;
+        let mut filter =
+            Filter { rules: BTreeMap::new(), otherwise: action(&profile.default_action, profile.default_errno_ret)? };
         for entry in &profile.syscalls {
             let has = |caps: &[String]| caps.iter().any(|cap| capabilities.contains(&cap.trim_start_matches("CAP_")));
-            let is_left_out = has(&entry.excludes.caps) || !entry.includes.caps.is_empty() && !has(&entry.includes.caps);
+            let is_left_out =
+                has(&entry.excludes.caps) || !entry.includes.caps.is_empty() && !has(&entry.includes.caps);
             if is_left_out {
                 continue;
             }
@@ -119,7 +121,8 @@ impl Filter {
         ];
         for (number, rules) in &self.rules {
             let block = self.block(rules);
-            let skip = u8::try_from(block.len()).map_err(|_| Fault::invalid("the seccomp profile has too many rules for one call"))?;
+            let skip = u8::try_from(block.len())
+                .map_err(|_| Fault::invalid("the seccomp profile has too many rules for one call"))?;
             program.push(instruction(JUMP_EQUAL, 0, skip, *number));
             program.extend(block);
         }
@@ -134,7 +137,8 @@ impl Filter {
     fn block(&self, rules: &[Rule]) -> Vec<libc::sock_filter> {
         let mut block = Vec::new();
         for rule in rules {
-            let mut tests: Vec<Vec<libc::sock_filter>> = rule.conditions.iter().map(|(at, condition)| test(*at, *condition)).collect();
+            let mut tests: Vec<Vec<libc::sock_filter>> =
+                rule.conditions.iter().map(|(at, condition)| test(*at, *condition)).collect();
             // A test that fails jumps over the tests after it and the rule's own return.
             let mut after = 1;
             for test in tests.iter_mut().rev() {
@@ -241,7 +245,9 @@ fn action(name: &str, errno: Option<u32>) -> Result<u32, Fault> {
         "SCMP_ACT_KILL_PROCESS" => Ok(RET_KILL_PROCESS),
         "SCMP_ACT_TRAP" => Ok(RET_TRAP),
         "SCMP_ACT_LOG" => Ok(RET_LOG),
-        other => Err(Fault::unsupported(format!("the seccomp profile asks for the action {other}, which is not known"))),
+        other => {
+            Err(Fault::unsupported(format!("the seccomp profile asks for the action {other}, which is not known")))
+        }
     }
 }
 
@@ -253,7 +259,9 @@ fn condition(argument: &ProfileArgument) -> Result<(u32, Condition), Fault> {
         "SCMP_CMP_EQ" => Condition::Equal(argument.value),
         "SCMP_CMP_NE" => Condition::Differs(argument.value),
         "SCMP_CMP_MASKED_EQ" => Condition::MaskedEqual { mask: argument.value, value: argument.value_two },
-        other => return Err(Fault::unsupported(format!("the seccomp profile compares by {other}, which is not known"))),
+        other => {
+            return Err(Fault::unsupported(format!("the seccomp profile compares by {other}, which is not known")));
+        }
     };
     Ok((argument.index, condition))
 }

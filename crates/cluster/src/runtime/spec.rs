@@ -218,8 +218,15 @@ pub struct Mount {
 #[serde(rename_all = "lowercase")]
 pub enum MountSource {
     /// A file or folder of the machine. `sub_path` is resolved inside it and may not leave it, not even by links.
-    Bind { path: PathBuf, #[serde(default)] sub_path: Option<PathBuf> },
-    Tmpfs { bytes: Option<u64>, mode: u32 },
+    Bind {
+        path: PathBuf,
+        #[serde(default)]
+        sub_path: Option<PathBuf>,
+    },
+    Tmpfs {
+        bytes: Option<u64>,
+        mode: u32,
+    },
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -235,9 +242,19 @@ pub enum Propagation {
 #[serde(rename_all = "lowercase")]
 pub enum User {
     /// An image's `user[:group]`, numbers or names of the container's own `/etc/passwd` and `/etc/group`.
-    Named { user: String, #[serde(default)] extra_groups: Vec<u32> },
+    Named {
+        user: String,
+        #[serde(default)]
+        extra_groups: Vec<u32>,
+    },
     /// A number; without a group, the one that the container's `/etc/passwd` gives the user, else 0.
-    Number { uid: u32, #[serde(default)] gid: Option<u32>, #[serde(default)] extra_groups: Vec<u32> },
+    Number {
+        uid: u32,
+        #[serde(default)]
+        gid: Option<u32>,
+        #[serde(default)]
+        extra_groups: Vec<u32>,
+    },
 }
 
 impl Default for User {

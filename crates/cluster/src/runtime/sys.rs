@@ -15,7 +15,8 @@ pub type Pid = libc::pid_t;
 pub const FDS_MAX: usize = 4;
 
 pub fn c_string(text: impl AsRef<OsStr>) -> io::Result<CString> {
-    CString::new(text.as_ref().as_bytes()).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "contains a NUL byte"))
+    CString::new(text.as_ref().as_bytes())
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "contains a NUL byte"))
 }
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -65,7 +66,8 @@ pub fn sethostname(name: &str) -> io::Result<()> {
 pub fn mount(source: &str, target: &Path, kind: &str, flags: libc::c_ulong, data: &str) -> io::Result<()> {
     let (source, target, kind, data) = (c_string(source)?, c_string(target)?, c_string(kind)?, c_string(data)?);
     // SAFETY: all pointers are to live NUL-terminated strings; the kernel copies them.
-    check(unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, data.as_ptr().cast()) }).map(drop)
+    check(unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, data.as_ptr().cast()) })
+        .map(drop)
 }
 
 pub fn unmount_detached(target: &Path) -> io::Result<()> {
@@ -98,9 +100,8 @@ pub fn move_mount(mount: impl AsFd, target: &Path) -> io::Result<()> {
     let target = c_string(target)?;
     let mount = mount.as_fd().as_raw_fd();
     // SAFETY: both paths are live NUL-terminated strings.
-    let result = unsafe {
-        libc::syscall(libc::SYS_move_mount, mount, c"".as_ptr(), libc::AT_FDCWD, target.as_ptr(), flags)
-    };
+    let result =
+        unsafe { libc::syscall(libc::SYS_move_mount, mount, c"".as_ptr(), libc::AT_FDCWD, target.as_ptr(), flags) };
     check_long(result).map(drop)
 }
 
@@ -120,7 +121,8 @@ pub fn mount_setattr(mount: impl AsFd, recursive: bool, attributes: MountAttribu
     let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
     let (fd, size) = (mount.as_fd().as_raw_fd(), size_of::<MountAttributes>());
     // SAFETY: the struct has the kernel's layout, and its size is passed beside it.
-    let result = unsafe { libc::syscall(libc::SYS_mount_setattr, fd, c"".as_ptr(), flags, &raw const attributes, size) };
+    let result =
+        unsafe { libc::syscall(libc::SYS_mount_setattr, fd, c"".as_ptr(), flags, &raw const attributes, size) };
     check_long(result).map(drop)
 }
 
@@ -442,7 +444,9 @@ pub fn open_terminal(master: &OwnedFd) -> io::Result<OwnedFd> {
     // SAFETY: the ioctl reads one int.
     check(unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCSPTLCK, &raw const unlocked) })?;
     // SAFETY: no pointers; TIOCGPTPEER takes open flags.
-    owned(unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCGPTPEER, libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC) })
+    owned(unsafe {
+        libc::ioctl(master.as_raw_fd(), libc::TIOCGPTPEER, libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC)
+    })
 }
 
 pub fn resize_terminal(terminal: impl AsFd, rows: u16, columns: u16) -> io::Result<()> {
@@ -521,7 +525,8 @@ pub fn receive_with_fds(socket: BorrowedFd<'_>, bytes: &mut [u8], fds: &mut Vec<
 /// A netlink socket for links, addresses and routes of the network namespace that this process is in now.
 pub fn route_socket() -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
-    let socket = owned(unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE) })?;
+    let socket =
+        owned(unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE) })?;
     // SAFETY: the address is plain numbers, for which zeroes are valid; its true length is passed.
     unsafe {
         let mut address: libc::sockaddr_nl = std::mem::zeroed();

@@ -34,9 +34,18 @@ pub fn resolve(user: &User, mode: Mode) -> Result<Identity, Fault> {
     if mode == Mode::Process && own.0 != 0 {
         // Root is what nobody asked for by name here: the process runs as the user who runs the node.
         if identity.uid != 0 && identity.uid != own.0 {
-            return Err(Fault::unsupported(format!("user {} was asked for, but the process mode of user {} has no other", identity.uid, own.0)));
+            return Err(Fault::unsupported(format!(
+                "user {} was asked for, but the process mode of user {} has no other",
+                identity.uid, own.0
+            )));
         }
-        identity = Identity { uid: own.0, gid: own.1, groups: Vec::new(), asked_groups: Vec::new(), home: std::env::var("HOME").unwrap_or_else(|_| "/".into()) };
+        identity = Identity {
+            uid: own.0,
+            gid: own.1,
+            groups: Vec::new(),
+            asked_groups: Vec::new(),
+            home: std::env::var("HOME").unwrap_or_else(|_| "/".into()),
+        };
     }
     Ok(identity)
 }
@@ -51,7 +60,11 @@ fn resolve_in(user: &User, passwd: &str, group: &str) -> Result<Identity, Fault>
             let uid = match by_name.or_else(|| name.parse().ok()) {
                 Some(uid) => uid,
                 None if name.is_empty() => 0,
-                None => return Err(Fault::invalid(format!("unable to find user {name}: no matching entries in passwd file"))),
+                None => {
+                    return Err(Fault::invalid(format!(
+                        "unable to find user {name}: no matching entries in passwd file"
+                    )));
+                }
             };
             let gid = group_name.map(|name| group_id(name, group)).transpose()?;
             (uid, gid, extra_groups)
@@ -84,7 +97,8 @@ fn group_id(name: &str, group: &str) -> Result<u32, Fault> {
 
 fn memberships(name: &str, group: &str) -> Vec<u32> {
     let lines = group.lines().map(|line| line.split(':').collect::<Vec<_>>());
-    let member_of = lines.filter(|fields| fields.get(3).is_some_and(|members| members.split(',').any(|member| member == name)));
+    let member_of =
+        lines.filter(|fields| fields.get(3).is_some_and(|members| members.split(',').any(|member| member == name)));
     member_of.filter_map(|fields| fields.get(2)?.parse().ok()).collect()
 }
 
@@ -117,7 +131,8 @@ pub fn assume(identity: &Identity, mode: Mode) -> Result<(), Fault> {
 fn without_groups(identity: &Identity) -> Result<Option<String>, Fault> {
     let others = |groups: &[u32]| groups.iter().copied().filter(|group| *group != identity.gid).collect::<Vec<u32>>();
     let (asked, all) = (others(&identity.asked_groups), others(&identity.groups));
-    let text = |groups: &[u32]| format!("the groups {groups:?} cannot be joined: this user has no subordinate group ids");
+    let text =
+        |groups: &[u32]| format!("the groups {groups:?} cannot be joined: this user has no subordinate group ids");
     match (asked.is_empty(), all.is_empty()) {
         (false, _) => Err(Fault::unsupported(text(&asked))),
         (true, false) => Ok(Some(text(&all))),
@@ -161,7 +176,8 @@ impl Mapping {
     }
 
     fn covers(&self, identity: &Identity) -> bool {
-        let has = |ranges: &[(u32, u32)], id: u32| ranges.iter().any(|(first, count)| id >= *first && id - first < *count);
+        let has =
+            |ranges: &[(u32, u32)], id: u32| ranges.iter().any(|(first, count)| id >= *first && id - first < *count);
         let groups_fit = identity.groups.iter().all(|group| has(&self.groups, *group));
         self.groups_can_be_set && has(&self.users, identity.uid) && has(&self.groups, identity.gid) && groups_fit
     }
@@ -181,7 +197,10 @@ mod tests {
     #[test]
     fn a_name_brings_its_group_memberships_and_home() {
         let identity = named("app").unwrap();
-        assert_eq!(identity, Identity { uid: 1000, gid: 1001, groups: vec![7, 50], asked_groups: vec![7], home: "/home/app".into() });
+        assert_eq!(
+            identity,
+            Identity { uid: 1000, gid: 1001, groups: vec![7, 50], asked_groups: vec![7], home: "/home/app".into() }
+        );
     }
 
     #[test]

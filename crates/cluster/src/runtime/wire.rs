@@ -189,7 +189,7 @@ impl Incoming {
     }
 
     /// The next whole message, if it is there.
-    pub fn next<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
+    pub fn take_message<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         let Some((head, rest)) = self.bytes.split_first_chunk::<4>() else { return Ok(None) };
         let size = u32::from_le_bytes(*head) as usize;
         if size > FRAME_BYTES_MAX {

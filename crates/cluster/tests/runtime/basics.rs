@@ -36,7 +36,8 @@ async fn users_are_numbers_or_names_of_the_image() {
     let (_, printed) = run_with("id -u; id -g; id -G; echo $HOME", |c, _| c.process.user = by_name("app")).await;
     assert_eq!(printed, ["1000", "1001", "1001 77 1002", "/home/app"]);
     let number = User::Number { uid: 4242, gid: Some(5), extra_groups: vec![] };
-    let (_, printed) = run_with("id -u; id -g; id -G; grep CapEff /proc/self/status", |c, _| c.process.user = number).await;
+    let (_, printed) =
+        run_with("id -u; id -g; id -G; grep CapEff /proc/self/status", |c, _| c.process.user = number).await;
     assert_eq!(printed, ["4242", "5", "5", "CapEff:\t0000000000000000"]);
 }
 
@@ -54,7 +55,9 @@ async fn a_missing_program_is_said_by_name_and_leaves_nothing() {
         let mut container = place.container(&format!("c{number}"), "");
         container.process.args = vec![command.into()];
         match pod.start_container(container).await {
-            Err(RuntimeError::Fault(fault)) => assert_eq!((fault.kind, fault.text.as_str()), (FaultKind::Command, text)),
+            Err(RuntimeError::Fault(fault)) => {
+                assert_eq!((fault.kind, fault.text.as_str()), (FaultKind::Command, text))
+            }
             other => panic!("{other:?}"),
         }
     }

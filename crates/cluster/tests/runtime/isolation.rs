@@ -14,7 +14,8 @@ async fn the_image_is_untouched_by_what_containers_write() {
 #[tokio::test]
 async fn the_machines_files_can_be_read_but_not_changed() {
     let mark = format!("/root/volley-test-{}", std::process::id());
-    let script = format!("echo x > {mark} && cat {mark}; ls /usr/bin/env; echo scribble > /etc/hostname-of-test; hostname");
+    let script =
+        format!("echo x > {mark} && cat {mark}; ls /usr/bin/env; echo scribble > /etc/hostname-of-test; hostname");
     let (exit, printed) = run_with(&script, |container, place| {
         container.root = Root::Host { scratch: place.pod_folder().join("scratch/host") };
     })
@@ -39,7 +40,10 @@ async fn a_read_only_root_refuses_writes_but_not_in_volumes() {
         // Places of mounts are made in the image's writable layer before it is closed.
     })
     .await;
-    assert_eq!(printed.iter().filter(|line| !line.contains("can't") && !line.contains("Read-only")).collect::<Vec<_>>(), ["refused", "y", "fixed", "8"]);
+    assert_eq!(
+        printed.iter().filter(|line| !line.contains("can't") && !line.contains("Read-only")).collect::<Vec<_>>(),
+        ["refused", "y", "fixed", "8"]
+    );
 }
 
 fn bind(target: &str, path: PathBuf, read_only: bool) -> Mount {
@@ -80,7 +84,10 @@ async fn mounts_follow_links_of_the_image_only_within_it() {
     std::fs::create_dir_all(&data).unwrap();
     let pod = place.pod().await;
     let mut container = place.container("main", "ls /etc/inner");
-    container.root = Root::Layers { lower: vec![evil.path().into(), busybox().into()], scratch: place.pod_folder().join("scratch/main") };
+    container.root = Root::Layers {
+        lower: vec![evil.path().into(), busybox().into()],
+        scratch: place.pod_folder().join("scratch/main"),
+    };
     container.mounts = vec![bind("/link/inner", data, false)];
     let exit = run_in(&pod, container).await;
     assert_eq!(exit.code, 0);
@@ -95,7 +102,16 @@ async fn the_default_filter_and_capabilities_refuse_what_containers_must_not_do(
                   cat /proc/kcore | head -c 1 | wc -c; echo 1 > /proc/sys/kernel/hostname || echo fixed";
     let (_, printed) = run_with(script, |container, _| container.process.no_new_privs = true).await;
     let has = |text: &str| printed.iter().any(|line| line.contains(text));
-    for text in ["no mount", "no user namespace", "CapBnd:\t00000000a80425fb", "Seccomp:\t2", "NoNewPrivs:\t1", "no device", "0", "fixed"] {
+    for text in [
+        "no mount",
+        "no user namespace",
+        "CapBnd:\t00000000a80425fb",
+        "Seccomp:\t2",
+        "NoNewPrivs:\t1",
+        "no device",
+        "0",
+        "fixed",
+    ] {
         assert!(has(text), "{text:?} is missing in {printed:?}");
     }
 }
@@ -130,7 +146,10 @@ async fn a_profile_of_the_machine_filters_calls() {
 
 #[tokio::test]
 async fn a_privileged_container_may_mount_and_sees_devices() {
-    let (exit, printed) = run_with("mount -t tmpfs none /tmp && echo mounted; ls /dev | wc -l", |container, _| container.process.privileged = true).await;
+    let (exit, printed) = run_with("mount -t tmpfs none /tmp && echo mounted; ls /dev | wc -l", |container, _| {
+        container.process.privileged = true
+    })
+    .await;
     assert_eq!(exit.code, 0);
     assert_eq!(printed[0], "mounted");
 }
@@ -138,7 +157,11 @@ async fn a_privileged_container_may_mount_and_sees_devices() {
 #[tokio::test]
 async fn a_device_that_is_given_can_be_opened() {
     let (_, printed) = run_with("head -c 3 /dev/given/zero | wc -c", |container, _| {
-        container.devices = vec![Device { host_path: "/dev/zero".into(), container_path: "/dev/given/zero".into(), access: "r".into() }];
+        container.devices = vec![Device {
+            host_path: "/dev/zero".into(),
+            container_path: "/dev/given/zero".into(),
+            access: "r".into(),
+        }];
     })
     .await;
     assert_eq!(printed, ["3"]);

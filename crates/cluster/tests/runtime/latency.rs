@@ -23,12 +23,18 @@ async fn twenty_pods_start_at_once() {
     times.sort();
     println!("one pod after the other, shim to exit: median {:?}", times[times.len() / 2]);
     let begun = Instant::now();
-    let tasks: Vec<_> = places.into_iter().map(|place| tokio::spawn(async move { start_and_finish(&place).await })).collect();
+    let tasks: Vec<_> =
+        places.into_iter().map(|place| tokio::spawn(async move { start_and_finish(&place).await })).collect();
     let mut times = Vec::new();
     for task in tasks {
         times.push(task.await.unwrap());
     }
     times.sort();
-    println!("twenty pods at once, shim to exit: median {:?}, last {:?}, all removed after {:?}", times[10], times[19], begun.elapsed());
+    println!(
+        "twenty pods at once, shim to exit: median {:?}, last {:?}, all removed after {:?}",
+        times[10],
+        times[19],
+        begun.elapsed()
+    );
     assert!(times[10] < Duration::from_secs(30));
 }

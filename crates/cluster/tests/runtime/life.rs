@@ -12,7 +12,9 @@ async fn a_container_that_ignores_terminate_is_killed() {
     must_be_root();
     let place = Place::new();
     let pod = place.pod().await;
-    pod.start_container(place.container("main", "trap 'echo ignored' TERM; echo up; while :; do sleep 0.1; done")).await.unwrap();
+    pod.start_container(place.container("main", "trap 'echo ignored' TERM; echo up; while :; do sleep 0.1; done"))
+        .await
+        .unwrap();
     until_printed(&place, "main", "up").await;
     pod.signal("main", libc::SIGTERM).await.unwrap();
     until_printed(&place, "main", "ignored").await;
@@ -28,7 +30,11 @@ async fn zombies_are_reaped_and_orphans_end_with_their_container() {
     must_be_root();
     let place = Place::new();
     let pod = place.pod().await;
-    pod.start_container(place.container("main", "for i in $(seq 20); do (sleep 0 &) ; done; sleep 3000 & echo up; wait")).await.unwrap();
+    pod.start_container(
+        place.container("main", "for i in $(seq 20); do (sleep 0 &) ; done; sleep 3000 & echo up; wait"),
+    )
+    .await
+    .unwrap();
     until_printed(&place, "main", "up").await;
     let shim = pod.shim().pid;
     assert!(processes_below(shim).len() >= 2);
@@ -44,8 +50,11 @@ fn processes_below(ancestor: i32) -> BTreeSet<i32> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
     };
-    let all: Vec<i32> = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
-    let is_below = |pid: &i32| std::iter::successors(parent_of(*pid), |parent| parent_of(*parent)).any(|parent| parent == ancestor);
+    let all: Vec<i32> =
+        std::fs::read_dir("/proc").unwrap().flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+    let is_below = |pid: &i32| {
+        std::iter::successors(parent_of(*pid), |parent| parent_of(*parent)).any(|parent| parent == ancestor)
+    };
     all.into_iter().filter(is_below).collect()
 }
 
@@ -86,11 +95,13 @@ async fn play_node(folder: PathBuf) {
     let sandbox = Sandbox { cgroup, ..place.sandbox() };
     let pod_folder = folder.join("pod");
     let pod = Pod::start(&launcher(), &pod_folder, &sandbox).await.unwrap();
-    let mut container = place.container("main", "echo before; while ! [ -e /go ]; do sleep 0.02; done; echo after; exit 21");
+    let mut container =
+        place.container("main", "echo before; while ! [ -e /go ]; do sleep 0.02; done; echo after; exit 21");
     // The real node keeps its images; this one's would go with its process.
     let image = folder.join("image");
     assert!(Command::new("cp").arg("-a").arg(busybox()).arg(&image).status().unwrap().success());
-    container.root = volley_cluster::runtime::spec::Root::Layers { lower: vec![image], scratch: pod_folder.join("scratch/main") };
+    container.root =
+        volley_cluster::runtime::spec::Root::Layers { lower: vec![image], scratch: pod_folder.join("scratch/main") };
     container.log.as_mut().unwrap().path = folder.join("main.log");
     let started = pod.start_container(container).await.unwrap();
     std::fs::write(folder.join("started.new"), started.process.pid.to_string()).unwrap();
@@ -105,7 +116,8 @@ async fn a_shim_that_is_killed_takes_its_pod_along_and_leaves_its_records() {
     let before = Machine::seen(&place, None);
     let pod = place.pod().await;
     run_in(&pod, place.container("first", "exit 4")).await;
-    let started = pod.start_container(place.container("main", "setsid sleep 1000 & echo up; sleep 1000")).await.unwrap();
+    let started =
+        pod.start_container(place.container("main", "setsid sleep 1000 & echo up; sleep 1000")).await.unwrap();
     until_printed(&place, "main", "up").await;
     let below = processes_below(pod.shim().pid);
     assert!(below.len() >= 2);
@@ -113,7 +125,8 @@ async fn a_shim_that_is_killed_takes_its_pod_along_and_leaves_its_records() {
     until(|| !started.process.is_alive() && below.iter().all(|pid| !is_alive(*pid))).await;
     match Pod::adopt(&place.pod_folder()).await.unwrap() {
         Adopted::Dead(state) => {
-            let codes: Vec<i32> = state.containers.values().map(|container| container.exit.as_ref().unwrap().code).collect();
+            let codes: Vec<i32> =
+                state.containers.values().map(|container| container.exit.as_ref().unwrap().code).collect();
             assert_eq!(codes, [4, 137]);
         }
         other => panic!("{other:?}"),

@@ -31,8 +31,12 @@ async fn limits_and_usage_can_be_read() {
     must_be_root();
     let place = Place::new();
     let pod = place.pod().await;
-    let mut container = place.container("main", "cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max; echo up; while :; do :; done");
-    container.resources = Resources { cpu_shares: Some(512), cpu_quota_us: Some(50_000), memory_bytes: Some(64 << 20), pids: Some(50) };
+    let mut container = place.container(
+        "main",
+        "cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max; echo up; while :; do :; done",
+    );
+    container.resources =
+        Resources { cpu_shares: Some(512), cpu_quota_us: Some(50_000), memory_bytes: Some(64 << 20), pids: Some(50) };
     pod.start_container(container).await.unwrap();
     until_printed(&place, "main", "up").await;
     assert!(place.printed("main").contains(&(64u64 << 20).to_string()), "{:?}", place.printed("main"));
@@ -50,7 +54,13 @@ async fn limits_without_a_cgroup_are_refused() {
     let pod = place.pod_with(sandbox).await;
     let mut container = place.container("main", "true");
     container.resources.pids = Some(5);
-    assert!(pod.start_container(container).await.unwrap_err().to_string().contains("asks for limits, but its pod has no cgroup"));
+    assert!(
+        pod.start_container(container)
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("asks for limits, but its pod has no cgroup")
+    );
     pod.remove().await.unwrap();
 }
 
@@ -59,7 +69,8 @@ async fn a_flood_of_output_costs_only_what_the_log_may_hold() {
     must_be_root();
     let place = Place::new();
     let pod = place.pod().await;
-    let mut container = place.container("main", "yes 0123456789012345678901234567890123456789 | head -c 49200000; echo end");
+    let mut container =
+        place.container("main", "yes 0123456789012345678901234567890123456789 | head -c 49200000; echo end");
     container.log = Some(LogFile { path: place.log("main"), bytes_max: 1 << 20, files_max: 3 });
     assert_eq!(run_in(&pod, container).await.code, 0);
     let sizes: Vec<u64> = ["", ".1", ".2", ".3"]

@@ -69,13 +69,19 @@ async fn two_pods_listen_on_one_port_and_reach_each_other() {
         let (exit, output) = exec_output(pod, "server", &script).await;
         assert_eq!((exit.code, output.trim()), (0, format!("pod-{other}").as_str()));
     }
-    let (_, routes) = exec_output(&pods[0], "server", "ip route; ping -c 1 -w 5 198.51.100.1 >/dev/null && echo gateway").await;
+    let (_, routes) =
+        exec_output(&pods[0], "server", "ip route; ping -c 1 -w 5 198.51.100.1 >/dev/null && echo gateway").await;
     assert!(routes.contains("default via 198.51.100.1 dev eth0") && routes.contains("gateway"), "{routes}");
     assert_eq!(machine.links().lines().filter(|line| line.contains("vly")).count(), 3);
     for pod in pods {
         pod.remove().await.unwrap();
     }
-    assert_eq!(machine.links().lines().filter(|line| line.contains("vly")).count(), 1, "only the bridge stays: {}", machine.links());
+    assert_eq!(
+        machine.links().lines().filter(|line| line.contains("vly")).count(),
+        1,
+        "only the bridge stays: {}",
+        machine.links()
+    );
 }
 
 #[tokio::test]

@@ -15,7 +15,12 @@ async fn a_process_joins_the_container_and_reports_its_code() {
     container.resources.memory_bytes = Some(64 << 20);
     pod.start_container(container).await.unwrap();
     until_printed(&place, "main", "up").await;
-    let (exit, output) = exec_output(&pod, "main", "cat /note; echo $SECRET; ls /proc | grep -c '^1$'; grep Seccomp: /proc/self/status; exit 5").await;
+    let (exit, output) = exec_output(
+        &pod,
+        "main",
+        "cat /note; echo $SECRET; ls /proc | grep -c '^1$'; grep Seccomp: /proc/self/status; exit 5",
+    )
+    .await;
     assert_eq!((exit.code, output.as_str()), (5, "mine\n42\n1\nSeccomp:\t2\n"));
     let (exit, _) = exec_output(&pod, "main", "kill -9 $$").await;
     assert_eq!((exit.code, exit.signal), (137, Some(9)));

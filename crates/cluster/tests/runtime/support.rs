@@ -30,12 +30,14 @@ pub fn busybox() -> &'static Path {
         for name in ["bin", "etc", "tmp", "root"] {
             std::fs::create_dir_all(root.join(name)).unwrap();
         }
-        std::fs::copy("/bin/busybox", root.join("bin/busybox")).expect("the tests need busybox: apt-get install busybox-static");
+        std::fs::copy("/bin/busybox", root.join("bin/busybox"))
+            .expect("the tests need busybox: apt-get install busybox-static");
         let listed = Command::new("/bin/busybox").arg("--list").output().unwrap();
         for applet in String::from_utf8(listed.stdout).unwrap().lines().filter(|name| *name != "busybox") {
             std::os::unix::fs::symlink("busybox", root.join("bin").join(applet)).unwrap();
         }
-        std::fs::write(root.join("etc/passwd"), "root:x:0:0::/root:/bin/sh\napp:x:1000:1001::/home/app:/bin/sh\n").unwrap();
+        std::fs::write(root.join("etc/passwd"), "root:x:0:0::/root:/bin/sh\napp:x:1000:1001::/home/app:/bin/sh\n")
+            .unwrap();
         std::fs::write(root.join("etc/group"), "root:x:0:\napps:x:1001:\nextra:x:1002:app\n").unwrap();
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(root, open).unwrap();

@@ -7,7 +7,10 @@ use volley_cluster::runtime::client::{Launcher, Pod};
 use volley_cluster::runtime::spec::*;
 
 fn nobody() -> Launcher {
-    Launcher::new(Path::new("/usr/bin/setpriv"), &["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", SHIM])
+    Launcher::new(
+        Path::new("/usr/bin/setpriv"),
+        &["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", SHIM],
+    )
 }
 
 /// A pod folder that an ordinary user owns.
@@ -41,7 +44,14 @@ async fn the_probe_tells_the_mode_of_each_user() {
 async fn a_rootless_container_has_its_own_files_processes_and_names() {
     let place = Place::new();
     let pod = pod(&place, Mode::Rootless).await;
-    let exit = run_in(&pod, place.container("main", "id -u; hostname; echo $$; echo x > /new && cat /new; ls /dev/null /dev/pts/ptmx; exit 6")).await;
+    let exit = run_in(
+        &pod,
+        place.container(
+            "main",
+            "id -u; hostname; echo $$; echo x > /new && cat /new; ls /dev/null /dev/pts/ptmx; exit 6",
+        ),
+    )
+    .await;
     assert_eq!(exit.code, 6);
     assert_eq!(place.printed("main"), ["0", place.id.as_str(), "1", "x", "/dev/null", "/dev/pts/ptmx"]);
     pod.start_container(place.container("stays", "sleep 1000")).await.unwrap();
@@ -70,7 +80,10 @@ async fn a_rootless_container_may_be_any_one_user() {
 async fn a_rootless_container_may_use_the_machines_files() {
     let place = Place::new();
     let pod = pod(&place, Mode::Rootless).await;
-    let mut container = place.container("main", "ls /usr/bin/env && echo y > /etc/volley-scribble && cat /etc/volley-scribble; touch /usr/own && echo usr");
+    let mut container = place.container(
+        "main",
+        "ls /usr/bin/env && echo y > /etc/volley-scribble && cat /etc/volley-scribble; touch /usr/own && echo usr",
+    );
     container.root = Root::Host { scratch: place.pod_folder().join("scratch/main") };
     let exit = run_in(&pod, container).await;
     let printed = place.printed("main");
@@ -113,5 +126,7 @@ async fn a_plain_process_runs_as_the_user_and_ends_with_its_pod() {
 
 fn any_process_with(command: &str) -> bool {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
-    entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok()).any(|line| String::from_utf8_lossy(&line).contains(command))
+    entries
+        .filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
+        .any(|line| String::from_utf8_lossy(&line).contains(command))
 }

@@ -63,7 +63,10 @@ impl Nursery {
                 Ok(Some(cgroup))
             }
             None if container.resources.is_empty() => Ok(None),
-            None => Err(Fault::unsupported(format!("container {} asks for limits, but its pod has no cgroup", container.name))),
+            None => Err(Fault::unsupported(format!(
+                "container {} asks for limits, but its pod has no cgroup",
+                container.name
+            ))),
         }
     }
 
@@ -84,14 +87,24 @@ impl Nursery {
     }
 
     /// Runs a process beside the container's own, whose number on the machine is `machine_pid`.
-    pub fn exec(&self, container: &Container, cgroup: Option<&Cgroup>, machine_pid: i32, exec: Exec, stdio: Stdio) -> Result<Born, Fault> {
+    pub fn exec(
+        &self,
+        container: &Container,
+        cgroup: Option<&Cgroup>,
+        machine_pid: i32,
+        exec: Exec,
+        stdio: Stdio,
+    ) -> Result<Born, Fault> {
         let mut process = self.marked(&container.id, container.process.clone());
         process.env.extend(exec.env);
         process.cwd = exec.cwd.or(process.cwd);
         process.user = exec.user.unwrap_or(process.user);
         (process.args, process.tty) = (exec.args, exec.tty);
         let profile = process::profile_text(&process)?;
-        let namespace = |name: &str| File::open(format!("/proc/{machine_pid}/ns/{name}")).context(|| format!("open the container's {name} namespace"));
+        let namespace = |name: &str| {
+            File::open(format!("/proc/{machine_pid}/ns/{name}"))
+                .context(|| format!("open the container's {name} namespace"))
+        };
         let is_contained = self.sandbox.mode != Mode::Process;
         let mounts = if is_contained { Some(namespace("mnt")?) } else { None };
         let pids = if self.own_pids.is_some() { Pids::Join(namespace("pid")?) } else { Pids::Own };
@@ -108,10 +121,26 @@ impl Nursery {
         })
     }
 
-    fn setting<'a>(&self, process: &'a Process, profile: Option<String>, report: &'a OwnedFd, pid: i32, warnings: Vec<String>) -> Setting<'a> {
+    fn setting<'a>(
+        &self,
+        process: &'a Process,
+        profile: Option<String>,
+        report: &'a OwnedFd,
+        pid: i32,
+        warnings: Vec<String>,
+    ) -> Setting<'a> {
         let devices_are_limited = self.sandbox.cgroup.is_some() && self.cgroups.limits_devices();
         let ends_with_shim = self.own_pids.is_some();
-        Setting { mode: self.sandbox.mode, process, profile, devices_are_limited, ends_with_shim, report, pid, warnings }
+        Setting {
+            mode: self.sandbox.mode,
+            process,
+            profile,
+            devices_are_limited,
+            ends_with_shim,
+            report,
+            pid,
+            warnings,
+        }
     }
 
     fn marked(&self, id: &str, mut process: Process) -> Process {
@@ -126,8 +155,10 @@ impl Nursery {
             (None, _) => Ok(Pids::Own),
             (Some(_), None) => Ok(Pids::New),
             (Some(_), Some(pause)) => {
-                let machine_pid = machine_pid(pause).ok_or_else(|| Fault::new(FaultKind::System, "the pod's first process is gone"))?;
-                let namespace = File::open(format!("/proc/{machine_pid}/ns/pid")).context(|| "open the pod's PID namespace".into())?;
+                let machine_pid = machine_pid(pause)
+                    .ok_or_else(|| Fault::new(FaultKind::System, "the pod's first process is gone"))?;
+                let namespace = File::open(format!("/proc/{machine_pid}/ns/pid"))
+                    .context(|| "open the pod's PID namespace".into())?;
                 Ok(Pids::Join(namespace))
             }
         }
@@ -140,7 +171,9 @@ impl Nursery {
         match &pids {
             Pids::Own => {}
             Pids::New => sys::unshare(libc::CLONE_NEWPID).context(|| "make the container's PID namespace".into())?,
-            Pids::Join(namespace) => sys::setns(namespace, libc::CLONE_NEWPID).context(|| "enter the PID namespace".into())?,
+            Pids::Join(namespace) => {
+                sys::setns(namespace, libc::CLONE_NEWPID).context(|| "enter the PID namespace".into())?
+            }
         }
         let forked = sys::fork().context(|| "start a process".into());
         let Ok(None) = forked else {
@@ -173,7 +206,8 @@ impl Nursery {
             sys::unmount_detached(Path::new(".")).context(|| "drop the machine's files".into())?;
             sys::ignore_signal(libc::SIGCHLD);
             let _lists_it_by_the_shims_name = sys::set_name("pause");
-            wire::send(report.as_fd(), &Report::Ready { pid, warnings: Vec::new() }, &[]).context(|| "report to the shim".into())?;
+            wire::send(report.as_fd(), &Report::Ready { pid, warnings: Vec::new() }, &[])
+                .context(|| "report to the shim".into())?;
             sys::close_all();
             loop {
                 sys::pause();
@@ -193,7 +227,9 @@ fn check(sandbox: &Sandbox, container: &Container) -> Result<(), Fault> {
     if sandbox.mode != Mode::Process {
         return Ok(());
     }
-    let lacks = |what: &str| Err(Fault::unsupported(format!("container {}: {what} cannot be had in the process mode", container.name)));
+    let lacks = |what: &str| {
+        Err(Fault::unsupported(format!("container {}: {what} cannot be had in the process mode", container.name)))
+    };
     let capabilities = &container.process.capabilities;
     match () {
         () if container.root != Root::Machine => lacks("a root file system of its own"),
@@ -212,10 +248,10 @@ fn first_steps(process: &Process, cgroup: Option<&Cgroup>) -> Result<(i32, Vec<S
         cgroup.join()?;
     }
     let mut warnings = Vec::new();
-    if let Some(adjustment) = process.oom_score_adj {
-        if let Err(error) = fs::write("/proc/self/oom_score_adj", adjustment.to_string()) {
-            warnings.push(format!("oom_score_adj could not be set to {adjustment}: {error}"));
-        }
+    if let Some(adjustment) = process.oom_score_adj
+        && let Err(error) = fs::write("/proc/self/oom_score_adj", adjustment.to_string())
+    {
+        warnings.push(format!("oom_score_adj could not be set to {adjustment}: {error}"));
     }
     Ok((own_machine_pid()?, warnings))
 }
@@ -256,7 +292,7 @@ fn await_report(pid: Pid, report: &OwnedFd) -> Result<Born, Fault> {
     let mut incoming = Incoming::default();
     let mut born = None;
     let outcome = loop {
-        match incoming.next::<Report>() {
+        match incoming.take_message::<Report>() {
             Ok(Some(Report::Ready { pid: machine_pid, warnings })) => {
                 let terminal = incoming.fds.pop();
                 born = Some(Born { pid, machine_pid, terminal, warnings });
@@ -264,7 +300,9 @@ fn await_report(pid: Pid, report: &OwnedFd) -> Result<Born, Fault> {
             }
             Ok(Some(Report::Fault(fault))) => break Err(fault),
             Ok(None) => {}
-            Err(error) => break Err(Fault::new(FaultKind::System, format!("failed to read the child's report: {error}"))),
+            Err(error) => {
+                break Err(Fault::new(FaultKind::System, format!("failed to read the child's report: {error}")));
+            }
         }
         match incoming.fill(report.as_fd()) {
             Ok(true) => {}
@@ -273,7 +311,9 @@ fn await_report(pid: Pid, report: &OwnedFd) -> Result<Born, Fault> {
                 break born.take().ok_or_else(died);
             }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => break Err(Fault::new(FaultKind::System, format!("failed to read the child's report: {error}"))),
+            Err(error) => {
+                break Err(Fault::new(FaultKind::System, format!("failed to read the child's report: {error}")));
+            }
         }
     };
     if outcome.is_err() {

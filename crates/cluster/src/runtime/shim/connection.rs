@@ -20,7 +20,13 @@ pub struct Connection {
 
 impl Connection {
     pub fn new(stream: UnixStream) -> Connection {
-        Connection { stream, incoming: Incoming::default(), outgoing: VecDeque::new(), is_watching: false, awaits_stop: false }
+        Connection {
+            stream,
+            incoming: Incoming::default(),
+            outgoing: VecDeque::new(),
+            is_watching: false,
+            awaits_stop: false,
+        }
     }
 
     pub fn interest(&self) -> (RawFd, libc::c_short) {
@@ -39,7 +45,7 @@ impl Connection {
                 Err(_) => return false,
             }
             loop {
-                match self.incoming.next() {
+                match self.incoming.take_message() {
                     Ok(Some(request)) => requests.push((request, std::mem::take(&mut self.incoming.fds))),
                     Ok(None) => break,
                     Err(_) => return false,

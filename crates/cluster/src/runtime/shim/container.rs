@@ -7,7 +7,7 @@ use crate::runtime::process::Stdio;
 use crate::runtime::rootfs;
 use crate::runtime::spec::{Container, Root};
 use crate::runtime::sys::{self, Ended, Pid};
-use crate::runtime::wire::{Context, ContainerState, Exit, Fault, Started};
+use crate::runtime::wire::{ContainerState, Context, Exit, Fault, Started};
 use jiff::Timestamp;
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -54,7 +54,9 @@ struct Ends {
 impl Running {
     pub fn start(nursery: &Nursery, spec: Container) -> Result<Running, Fault> {
         let log = match &spec.log {
-            Some(target) => Some(LogWriter::open(target.clone()).context(|| format!("open the log {}", target.path.display()))?),
+            Some(target) => {
+                Some(LogWriter::open(target.clone()).context(|| format!("open the log {}", target.path.display()))?)
+            }
             None => None,
         };
         let (ends, stdio) = streams(&spec).context(|| "make the container's streams".into())?;
@@ -170,7 +172,8 @@ impl Running {
             let before = self.outputs.len();
             let mut has_more = false;
             for index in (0..before).rev() {
-                let mut poll = [libc::pollfd { fd: self.outputs[index].fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
+                let mut poll =
+                    [libc::pollfd { fd: self.outputs[index].fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
                 let is_ready = sys::poll(&mut poll, 0).is_ok_and(|count| count > 0);
                 if is_ready && self.read_once(index) {
                     has_more = true;
@@ -229,7 +232,9 @@ impl Attached {
             let (front, _) = self.pending.as_slices();
             match sys::write(&self.fd, front) {
                 Ok(count) => drop(self.pending.drain(..count)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.pending.len() <= PENDING_BYTES_MAX,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return self.pending.len() <= PENDING_BYTES_MAX;
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return false,
             }
@@ -262,7 +267,11 @@ pub fn kill_leftovers(id: &str, session: i32, cgroup: Option<&Cgroup>) {
     // A process may fork while the others are being killed; it carries the mark too.
     for _round in 0..LEFTOVER_ROUNDS_MAX {
         let mut found: Vec<i32> = cgroup.map(Cgroup::processes).unwrap_or_default();
-        found.extend(machine_pids().filter(|pid| is_of(*pid, session, mark.as_bytes())).filter_map(|pid| birth::pid_at_depth(pid, depth)));
+        found.extend(
+            machine_pids()
+                .filter(|pid| is_of(*pid, session, mark.as_bytes()))
+                .filter_map(|pid| birth::pid_at_depth(pid, depth)),
+        );
         if found.is_empty() {
             return;
         }
@@ -282,7 +291,8 @@ fn machine_pids() -> impl Iterator<Item = i32> {
 
 fn is_of(pid: i32, session: i32, mark: &[u8]) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let fields: Vec<&str> = stat.rsplit_once(')').map_or(Vec::new(), |(_, rest)| rest.split_ascii_whitespace().collect());
+    let fields: Vec<&str> =
+        stat.rsplit_once(')').map_or(Vec::new(), |(_, rest)| rest.split_ascii_whitespace().collect());
     let is_dead = matches!(fields.first(), None | Some(&"Z" | &"X"));
     if is_dead {
         return false;

@@ -10,9 +10,9 @@ mod pod;
 mod probe;
 
 use super::cgroup::Cgroup;
+use super::network;
 use super::process::Stdio;
 use super::record::{Record, Records};
-use super::network;
 use super::spec::{Container, Network, Sandbox};
 use super::sys::{self, Ended, Pid};
 use super::wire::{self, Context, Exec, Fault, FaultKind, PodState, ProcessId, Reply, Request, Started};
@@ -91,7 +91,8 @@ impl Shim {
     fn open(folder: &Path) -> Result<Shim, Fault> {
         let path = folder.join(wire::SANDBOX);
         let text = fs::read(&path).context(|| format!("read {}", path.display()))?;
-        let sandbox: Sandbox = serde_json::from_slice(&text).map_err(|error| Fault::invalid(format!("{}: {error}", path.display())))?;
+        let sandbox: Sandbox =
+            serde_json::from_slice(&text).map_err(|error| Fault::invalid(format!("{}: {error}", path.display())))?;
         let _a_session_already = sys::new_session();
         sys::clear_umask(0o022);
         sys::ignore_signal(libc::SIGPIPE);
@@ -104,7 +105,8 @@ impl Shim {
         std::env::set_current_dir("/").context(|| "leave the pod's folder".into())?;
         listener.set_nonblocking(true).context(|| "listen on the pod's socket".into())?;
         let pid = birth::own_machine_pid()?;
-        let process = wire::process_id(pid).ok_or_else(|| Fault::new(FaultKind::System, "the shim cannot see itself in /proc"))?;
+        let process = wire::process_id(pid)
+            .ok_or_else(|| Fault::new(FaultKind::System, "the shim cannot see itself in /proc"))?;
         let mut records = Records::open(&folder.join(wire::RECORDS)).context(|| "open the pod's records".into())?;
         records.append(&Record::Shim(process)).context(|| "write the pod's records".into())?;
         Ok(Shim {
@@ -146,7 +148,8 @@ impl Shim {
         let talks = self.connections.values().map(Connection::interest);
         let pumps = self.containers.values().flat_map(Running::interests);
         let interests = own.into_iter().chain(talks).chain(pumps);
-        let mut fds: Vec<libc::pollfd> = interests.map(|(fd, events)| libc::pollfd { fd, events, revents: 0 }).collect();
+        let mut fds: Vec<libc::pollfd> =
+            interests.map(|(fd, events)| libc::pollfd { fd, events, revents: 0 }).collect();
         sys::poll(&mut fds, -1)?;
         Ok(fds.into_iter().filter(|fd| fd.revents != 0).map(|fd| fd.fd).collect())
     }
@@ -182,11 +185,18 @@ impl Shim {
         }
     }
 
-    fn answer(&mut self, number: u64, request: Request, fds: Vec<OwnedFd>) -> Result<(Option<Reply>, Vec<OwnedFd>), Fault> {
+    fn answer(
+        &mut self,
+        number: u64,
+        request: Request,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(Option<Reply>, Vec<OwnedFd>), Fault> {
         let done = Ok((Some(Reply::Done), Vec::new()));
         match request {
             Request::State => Ok((Some(Reply::State(self.state())), Vec::new())),
-            Request::Start(container) => self.start(*container).map(|started| (Some(Reply::Started(started)), Vec::new())),
+            Request::Start(container) => {
+                self.start(*container).map(|started| (Some(Reply::Started(started)), Vec::new()))
+            }
             Request::Signal { container, signal } => {
                 self.living(&container)?.signal(signal).context(|| format!("send signal {signal} to {container}"))?;
                 done
@@ -202,7 +212,8 @@ impl Shim {
             }
             Request::Resize { container, rows, columns } => {
                 let found = self.living(&container)?;
-                let terminal = found.terminal.as_ref().ok_or_else(|| Fault::invalid(format!("{container} has no terminal")))?;
+                let terminal =
+                    found.terminal.as_ref().ok_or_else(|| Fault::invalid(format!("{container} has no terminal")))?;
                 sys::resize_terminal(terminal, rows, columns).context(|| "resize the terminal".into())?;
                 done
             }
@@ -212,7 +223,8 @@ impl Shim {
             }
             Request::Stats { container } => {
                 let stats = self.living(&container)?.cgroup.as_ref().map(Cgroup::stats);
-                let stats = stats.ok_or_else(|| Fault::unsupported(format!("{container} has no cgroup to read from")))?;
+                let stats =
+                    stats.ok_or_else(|| Fault::unsupported(format!("{container} has no cgroup to read from")))?;
                 Ok((Some(Reply::Stats(stats)), Vec::new()))
             }
             Request::Forget { container } => {
@@ -250,7 +262,8 @@ impl Shim {
         if self.is_stopping {
             return Err(Fault::invalid("the pod is stopping"));
         }
-        let is_plain = !spec.id.is_empty() && spec.id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+        let is_plain =
+            !spec.id.is_empty() && spec.id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
         if !is_plain || spec.id.starts_with('.') {
             return Err(Fault::invalid(format!("{:?} cannot name a container", spec.id)));
         }
@@ -270,14 +283,23 @@ impl Shim {
         Ok(started)
     }
 
-    fn exec(&mut self, number: u64, id: &str, exec: Exec, fds: Vec<OwnedFd>) -> Result<(Option<Reply>, Vec<OwnedFd>), Fault> {
+    fn exec(
+        &mut self,
+        number: u64,
+        id: &str,
+        exec: Exec,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(Option<Reply>, Vec<OwnedFd>), Fault> {
         let stdio = match (exec.tty, <[OwnedFd; 3]>::try_from(fds)) {
             (true, _) => Stdio::Terminal,
             (false, Ok([stdin, stdout, stderr])) => Stdio::Given { stdin, stdout, stderr },
-            (false, Err(_)) => return Err(Fault::invalid("three streams must come with a process that has no terminal")),
+            (false, Err(_)) => {
+                return Err(Fault::invalid("three streams must come with a process that has no terminal"));
+            }
         };
         let found = self.containers.get(id).filter(|container| container.exit.is_none());
-        let container = found.ok_or_else(|| Fault::new(FaultKind::NotFound, format!("container {id} is not running")))?;
+        let container =
+            found.ok_or_else(|| Fault::new(FaultKind::NotFound, format!("container {id} is not running")))?;
         let machine_pid = container.started.process.pid;
         let born = self.nursery.exec(&container.spec, container.cgroup.as_ref(), machine_pid, exec, stdio)?;
         self.execs.insert(born.pid, number);
@@ -288,7 +310,9 @@ impl Shim {
 
     fn forget(&mut self, id: &str) -> Result<(), Fault> {
         match self.containers.get(id) {
-            Some(container) if container.exit.is_none() => return Err(Fault::invalid(format!("container {id} is still running"))),
+            Some(container) if container.exit.is_none() => {
+                return Err(Fault::invalid(format!("container {id} is still running")));
+            }
             Some(_) => {}
             None => return Ok(()),
         }
@@ -348,10 +372,10 @@ impl Shim {
 
     /// Leaves nothing but the records, then says so.
     fn finish(&mut self) {
-        if let Some(group) = &self.nursery.sandbox.cgroup {
-            if let Err(error) = Cgroup::existing(&self.nursery.cgroups, group).remove() {
-                eprintln!("the pod's cgroup {} cannot be removed: {error}", group.display());
-            }
+        if let Some(group) = &self.nursery.sandbox.cgroup
+            && let Err(error) = Cgroup::existing(&self.nursery.cgroups, group).remove()
+        {
+            eprintln!("the pod's cgroup {} cannot be removed: {error}", group.display());
         }
         if let Network::Bridge(_) = self.nursery.sandbox.network {
             let _goes_with_the_namespace = network::disconnect();

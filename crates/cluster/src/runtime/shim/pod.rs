@@ -41,7 +41,8 @@ pub fn enter(sandbox: &Sandbox, folder: &Path) -> Result<(), Fault> {
     sys::mount("", Path::new("/"), "", libc::MS_REC | libc::MS_SLAVE, "").context(|| "separate the mounts".into())?;
     let shm = format!("mode=1777,size={}", sandbox.shm_bytes);
     let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
-    sys::mount("shm", &folder.join(wire::SHM), "tmpfs", flags, &shm).context(|| "make the pod's shared memory".into())?;
+    sys::mount("shm", &folder.join(wire::SHM), "tmpfs", flags, &shm)
+        .context(|| "make the pod's shared memory".into())?;
     sys::sethostname(&sandbox.hostname).context(|| format!("set the host name {:?}", sandbox.hostname))?;
     set_network(sandbox, machine.as_ref())?;
     for (name, value) in &sandbox.sysctls {
@@ -66,7 +67,8 @@ fn check(sandbox: &Sandbox) -> Result<(), Fault> {
     }
     let owns_network = sandbox.network != Network::Host;
     for name in sandbox.sysctls.keys() {
-        let is_ipc = ["kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue."].iter().any(|start| name.starts_with(start));
+        let is_ipc =
+            ["kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue."].iter().any(|start| name.starts_with(start));
         let is_own = name.starts_with("net.") && owns_network || is_ipc && !sandbox.host_ipc;
         if !is_own || name.contains("..") || name.contains('/') {
             return Err(Fault::unsupported(format!("the sysctl {name} is not one of the pod's own namespaces")));

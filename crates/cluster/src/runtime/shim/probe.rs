@@ -132,5 +132,11 @@ fn contain(scratch: &Path, mode: Mode) -> Result<(), Fault> {
     let is_separate = sys::mount("", Path::new("/"), "", libc::MS_REC | libc::MS_SLAVE, "").is_ok();
     let has_proc = is_separate && sys::mount("proc", &scratch.join("merged"), "proc", 0, "").is_ok();
     let has_overlay = sys::mount("overlay", &scratch.join("merged"), "overlay", 0, &options).is_ok();
-    sys::exit_now(if !has_proc { 1 } else if !has_overlay { 2 } else { 0 })
+    sys::exit_now(if !has_proc {
+        1
+    } else if !has_overlay {
+        2
+    } else {
+        0
+    })
 }
