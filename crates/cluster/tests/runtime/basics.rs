@@ -122,3 +122,20 @@ async fn best_effort_demands_come_back_as_warnings() {
 fn limit(name: &str, value: u64) -> volley_cluster::runtime::spec::Rlimit {
     volley_cluster::runtime::spec::Rlimit { name: name.into(), soft: value, hard: value }
 }
+
+#[tokio::test]
+async fn a_pod_may_see_the_machines_processes_and_still_leaves_none() {
+    must_be_root();
+    let place = Place::new();
+    let pod = place.pod_with(Sandbox { host_pids: true, ..place.sandbox() }).await;
+    let own = std::process::id();
+    run_in(
+        &pod,
+        place.container("main", &format!("[ $$ != 1 ] && [ -d /proc/{own} ] && echo seen; setsid sleep 6543 & exit 0")),
+    )
+    .await;
+    assert_eq!(place.printed("main"), ["seen"]);
+    run_in(&pod, place.container("look", "ps -o args | grep -c '[s]leep 6543'")).await;
+    assert_eq!(place.printed("look"), ["0"]);
+    pod.remove().await.unwrap();
+}

@@ -50,8 +50,7 @@ fn processes_below(ancestor: i32) -> BTreeSet<i32> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
     };
-    let all: Vec<i32> =
-        std::fs::read_dir("/proc").unwrap().flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+    let all = all_processes();
     let is_below = |pid: &i32| {
         std::iter::successors(parent_of(*pid), |parent| parent_of(*parent)).any(|parent| parent == ancestor)
     };
@@ -82,7 +81,7 @@ async fn a_pod_outlives_its_node_and_is_adopted_with_its_exit_code() {
     let told: i32 = std::fs::read_to_string(place.folder.path().join("started")).unwrap().parse().unwrap();
     assert_eq!(state.containers["main"].started.process.pid, told);
     assert!(state.containers["main"].started.process.is_alive());
-    let (_, output) = exec_output(&pod, "main", "touch /go; echo ok").await;
+    let (_, output) = exec_output(&pod, "main", "echo ok; touch /go").await;
     assert_eq!(output, "ok\n");
     assert_eq!(pod.wait("main").await.unwrap().code, 21);
     assert_eq!(place.printed("main"), ["before", "after"]);
@@ -144,6 +143,73 @@ fn is_alive(pid: i32) -> bool {
 async fn a_folder_without_records_is_nothing() {
     let place = Place::new();
     assert!(matches!(Pod::adopt(&place.pod_folder()).await.unwrap(), Adopted::Nothing));
+}
+
+const PODS_OF_A_NODE: usize = 6;
+
+/// Plays a node that starts many pods, in a process of its own, and kills it at every stage of that.
+#[tokio::test]
+async fn pods_of_a_node_that_died_while_it_started_them_are_all_found() {
+    must_be_root();
+    if let Ok(folder) = std::env::var(NODE_FOLDER) {
+        return play_busy_node(folder.into()).await;
+    }
+    let mut found = [0; 3];
+    for stage in 0..=PODS_OF_A_NODE {
+        let place = Place::new();
+        let mut node = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "life::pods_of_a_node_that_died_while_it_started_them_are_all_found", "--nocapture"])
+            .env(NODE_FOLDER, place.folder.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        // One stage later each round: a folder more, or a running pod more.
+        let file = if stage % 2 == 0 { "sandbox.json" } else { "state.log" };
+        let folders: Vec<PathBuf> =
+            (0..PODS_OF_A_NODE).map(|number| place.folder.path().join(format!("pod-{number}"))).collect();
+        until(|| folders.iter().filter(|folder| folder.join(file).exists()).count() >= stage).await;
+        node.kill().unwrap();
+        node.wait().unwrap();
+        for folder in &folders {
+            match Pod::adopt(folder).await.unwrap() {
+                Adopted::Running(pod) => {
+                    found[0] += 1;
+                    pod.state().await.unwrap();
+                    pod.remove().await.unwrap();
+                }
+                Adopted::Dead(_) => found[1] += 1,
+                Adopted::Nothing => {
+                    found[2] += 1;
+                    remove_remains(folder).await.unwrap();
+                }
+            }
+            assert!(!folder.exists());
+        }
+        let name = place.folder.path().to_str().unwrap().to_owned();
+        let is_left = |pid: &i32| {
+            String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()).contains(&name)
+        };
+        until(|| !all_processes().iter().any(is_left)).await;
+    }
+    assert!(found[0] > 0 && found[1] == 0 && found[2] > 0, "running, dead, nothing: {found:?}");
+}
+
+async fn play_busy_node(folder: PathBuf) {
+    let starts = (0..PODS_OF_A_NODE).map(|number| {
+        let folder = folder.join(format!("pod-{number}"));
+        tokio::spawn(async move {
+            let place = Place::new();
+            Pod::start(&launcher(), &folder, &place.sandbox()).await.unwrap();
+        })
+    });
+    for start in starts.collect::<Vec<_>>() {
+        start.await.unwrap();
+    }
+    std::future::pending().await
+}
+
+fn all_processes() -> Vec<i32> {
+    std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 #[tokio::test]

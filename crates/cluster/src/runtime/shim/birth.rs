@@ -21,8 +21,8 @@ pub struct Nursery {
     pub folder: PathBuf,
     pub cgroups: Layout,
     own_pids: Option<File>,
-    /// First process of the PID namespace that the containers share, if they do.
-    pause: Option<Pid>,
+    /// First process of the PID namespace that the containers share, if they do: its number on the machine.
+    pause: Option<i32>,
 }
 
 /// A process that has started: its number here and on the machine, and its terminal.
@@ -143,9 +143,14 @@ impl Nursery {
         }
     }
 
+    /// Tells this container's processes from all others of the machine.
+    pub fn mark(&self, id: &str) -> String {
+        format!("{}/{id}", self.sandbox.id)
+    }
+
     fn marked(&self, id: &str, mut process: Process) -> Process {
         if !self.ends_whole() {
-            process.env.push((MARK.into(), id.to_owned()));
+            process.env.push((MARK.into(), self.mark(id)));
         }
         process
     }
@@ -155,10 +160,8 @@ impl Nursery {
             (None, _) => Ok(Pids::Own),
             (Some(_), None) => Ok(Pids::New),
             (Some(_), Some(pause)) => {
-                let machine_pid = machine_pid(pause)
-                    .ok_or_else(|| Fault::new(FaultKind::System, "the pod's first process is gone"))?;
-                let namespace = File::open(format!("/proc/{machine_pid}/ns/pid"))
-                    .context(|| "open the pod's PID namespace".into())?;
+                let path = format!("/proc/{pause}/ns/pid");
+                let namespace = File::open(path).context(|| "open the pod's PID namespace".into())?;
                 Ok(Pids::Join(namespace))
             }
         }
@@ -195,7 +198,7 @@ impl Nursery {
     }
 
     /// Starts the first process of the shared PID namespace: it reaps orphans, sees no files, and never ends by itself.
-    fn fork_pause(&self) -> Result<Pid, Fault> {
+    fn fork_pause(&self) -> Result<i32, Fault> {
         let born = self.fork(Pids::New, |report| {
             let pid = own_machine_pid()?;
             let root = self.folder.join(wire::ROOT);
@@ -213,7 +216,7 @@ impl Nursery {
                 sys::pause();
             }
         })?;
-        Ok(born.pid)
+        Ok(born.machine_pid)
     }
 }
 
@@ -261,14 +264,6 @@ pub fn own_machine_pid() -> Result<i32, Fault> {
     let link = fs::read_link("/proc/self").context(|| "read /proc/self".into())?;
     let number = link.to_str().and_then(|text| text.parse().ok());
     number.ok_or_else(|| Fault::new(FaultKind::System, "/proc/self is not a number"))
-}
-
-/// The number on the machine of a child whose number here is known.
-fn machine_pid(child: Pid) -> Option<i32> {
-    let depth = own_depth()?;
-    let entries = fs::read_dir("/proc").ok()?.flatten();
-    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    numbers.filter(|number| pid_at_depth(*number, depth) == Some(child)).min()
 }
 
 /// How many PID namespaces this process is in, as the machine's `/proc` sees it.

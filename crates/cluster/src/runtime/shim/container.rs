@@ -166,7 +166,7 @@ impl Running {
     /// Takes in that the first process has ended: the rest of the output, the leftovers, the reason.
     pub fn end(&mut self, ended: Ended, nursery: &Nursery) -> Exit {
         if !nursery.ends_whole() {
-            kill_leftovers(&self.spec.id, self.started.process.pid, self.cgroup.as_ref());
+            kill_leftovers(&nursery.mark(&self.spec.id), self.started.process.pid, self.cgroup.as_ref());
         }
         while !self.outputs.is_empty() {
             let before = self.outputs.len();
@@ -261,9 +261,9 @@ fn streams(spec: &Container) -> io::Result<(Ends, Stdio)> {
 }
 
 /// Kills what a container without a PID namespace of its own has left behind: its session and all that carry its mark.
-pub fn kill_leftovers(id: &str, session: i32, cgroup: Option<&Cgroup>) {
+fn kill_leftovers(mark: &str, session: i32, cgroup: Option<&Cgroup>) {
     let Some(depth) = birth::own_depth() else { return };
-    let mark = format!("{}={id}", birth::MARK);
+    let mark = format!("{}={mark}", birth::MARK);
     // A process may fork while the others are being killed; it carries the mark too.
     for _round in 0..LEFTOVER_ROUNDS_MAX {
         let mut found: Vec<i32> = cgroup.map(Cgroup::processes).unwrap_or_default();

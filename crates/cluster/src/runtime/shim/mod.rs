@@ -13,8 +13,8 @@ use super::cgroup::Cgroup;
 use super::network;
 use super::process::Stdio;
 use super::record::{Record, Records};
-use super::spec::{Container, Network, Sandbox};
-use super::sys::{self, Ended, Pid};
+use super::spec::{Container, Mode, Network, Sandbox};
+use super::sys::{self, Ended, MountAttributes, Pid};
 use super::wire::{self, Context, Exec, Fault, FaultKind, PodState, ProcessId, Reply, Request, Started};
 use birth::Nursery;
 use connection::Connection;
@@ -24,6 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -39,7 +40,8 @@ pub fn shim_main(args: impl IntoIterator<Item = String>) -> i32 {
     let args: Vec<String> = args.into_iter().collect();
     let folder = |text: &String| fs::canonicalize(text).unwrap_or_else(|_| PathBuf::from(text));
     match args.as_slice() {
-        [verb, path] if verb == "run" => run(&folder(path)),
+        [verb, path] if verb == "run" => run(&folder(path), Stage::Outside),
+        [verb, path] if verb == ENTERED => run(&folder(path), Stage::Entered),
         [verb, path] if verb == "probe" => probe::main(&folder(path)),
         _ => {
             eprintln!("usage: shim run|probe FOLDER");
@@ -48,12 +50,22 @@ pub fn shim_main(args: impl IntoIterator<Item = String>) -> i32 {
     }
 }
 
-fn run(folder: &Path) -> i32 {
+/// The verb by which a rootless shim runs itself again, once it may mount.
+const ENTERED: &str = "entered";
+
+/// Where a shim begins: on the machine, or in the pod's namespaces already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Outside,
+    Entered,
+}
+
+fn run(folder: &Path, stage: Stage) -> i32 {
     let say = |hello: &Hello| {
         let text = serde_json::to_string(hello).unwrap_or_default();
         let _nobody_listens = writeln!(std::io::stdout(), "{text}").and_then(|()| std::io::stdout().flush());
     };
-    match Shim::open(folder) {
+    match Shim::open(folder, stage) {
         Err(fault) => {
             say(&Hello::Fault(fault));
             1
@@ -73,6 +85,27 @@ fn run(folder: &Path) -> i32 {
     }
 }
 
+/// Runs this program again from a read-only mount; comes back only if that failed or is not needed.
+///
+/// A root node does so once for all its shims (`Launcher`); an ordinary user may mount only here. A program that has been
+/// replaced since the node started is no longer a file of the machine that a container could spoil.
+fn run_sealed(folder: &Path) -> std::io::Result<()> {
+    let path = fs::read_link("/proc/self/exe")?;
+    let (own, found) = (fs::metadata("/proc/self/exe")?, fs::metadata(&path));
+    if !found.is_ok_and(|found| (found.dev(), found.ino()) == (own.dev(), own.ino())) {
+        return Ok(());
+    }
+    let tree = sys::open_tree(None, &path)?;
+    sys::mount_setattr(&tree, true, MountAttributes { set: sys::MOUNT_ATTR_RDONLY, ..Default::default() })?;
+    let program = sys::c_string(format!("/proc/self/fd/{}", tree.as_raw_fd()))?;
+    let mut args: Vec<String> = std::env::args().take_while(|arg| arg != "run").collect();
+    args.extend([ENTERED.to_owned(), folder.display().to_string()]);
+    let args = args.iter().map(sys::c_string).collect::<std::io::Result<Vec<_>>>()?;
+    let variables = std::env::vars().map(|(name, value)| sys::c_string(format!("{name}={value}")));
+    let env = variables.collect::<std::io::Result<Vec<_>>>()?;
+    Err(sys::exec(&program, &args, &env))
+}
+
 struct Shim {
     nursery: Nursery,
     process: ProcessId,
@@ -88,7 +121,7 @@ struct Shim {
 }
 
 impl Shim {
-    fn open(folder: &Path) -> Result<Shim, Fault> {
+    fn open(folder: &Path, stage: Stage) -> Result<Shim, Fault> {
         let path = folder.join(wire::SANDBOX);
         let text = fs::read(&path).context(|| format!("read {}", path.display()))?;
         let sandbox: Sandbox =
@@ -97,7 +130,12 @@ impl Shim {
         sys::clear_umask(0o022);
         sys::ignore_signal(libc::SIGPIPE);
         let signals = sys::signal_descriptor(&[libc::SIGCHLD, libc::SIGTERM]).context(|| "watch signals".into())?;
-        pod::enter(&sandbox, folder)?;
+        if stage == Stage::Outside {
+            pod::enter(&sandbox, folder)?;
+            if sandbox.mode == Mode::Rootless {
+                run_sealed(folder).context(|| "run the shim from a read-only mount".into())?;
+            }
+        }
         // A relative name: socket paths are short, folders of pods may not be.
         std::env::set_current_dir(folder).context(|| format!("enter {}", folder.display()))?;
         let _none_from_before = fs::remove_file(wire::SOCKET);
