@@ -84,6 +84,7 @@ fn lay_root(plan: &Plan<'_>, root: &Path) -> Result<Vec<String>, Fault> {
         }
         Root::Host { scratch } => {
             let mounts = machine_mounts(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default());
+            let mounts = mounts.into_iter().filter(|(mount, _)| !mount.starts_with(plan.folder)).collect();
             let mut host = HostRoot { root, scratch, is_rootless, mounts, overlays: 0, warnings: Vec::new() };
             host.compose(Path::new("/"))?;
             Ok(host.warnings)
@@ -494,7 +495,9 @@ fn put_device(device: HeldDevice) -> io::Result<()> {
 /// Covers what a container must not see, and makes read-only what it must not change; a privileged one may do both.
 fn hide(plan: &Plan<'_>) -> Result<(), Fault> {
     let is_exempt = |path: &Path| plan.container.process.privileged && is_kernel_place(path);
-    for path in plan.container.masked_paths.iter().filter(|path| !is_exempt(path)) {
+    // The machine's files hold the pod's own folder, too, and in it the socket by which the shim takes orders.
+    let own = matches!(plan.container.root, Root::Host { .. }).then(|| plan.folder.to_owned());
+    for path in plan.container.masked_paths.iter().chain(&own).filter(|path| !is_exempt(path)) {
         let what = || format!("hide {}", path.display());
         let covered = match fs::metadata(path) {
             Ok(found) if found.is_dir() => {

@@ -25,6 +25,18 @@ async fn the_machines_files_can_be_read_but_not_changed() {
 }
 
 #[tokio::test]
+async fn the_machines_files_do_not_show_the_pods_own_folder() {
+    must_be_root();
+    let place = Place::new();
+    let pod = place.pod().await;
+    let mut container = place.container("main", &format!("ls -A {} | wc -l", place.pod_folder().display()));
+    container.root = Root::Host { scratch: place.pod_folder().join("scratch/host") };
+    run_in(&pod, container).await;
+    assert_eq!(place.printed("main"), ["0"]);
+    pod.remove().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_read_only_root_refuses_writes_but_not_in_volumes() {
     let (_, printed) = run_with("echo x > /new || echo refused; echo y > /data/file && cat /data/file; touch /cfg/x || echo fixed; df -m /mem | tail -n 1 | awk '{print $2}'", |c, place| {
         c.read_only_root = true;
