@@ -5,6 +5,7 @@
 
 pub mod apiserver;
 pub mod controllers;
+pub mod runtime;
 pub mod store;
 
 use apiserver::object::Meta;

@@ -248,7 +248,7 @@ impl Cgroup {
         self.layout.v1.iter().map(|(name, mount)| (*name, mount.join(&self.group))).collect()
     }
 
-    /// Removes the group and the groups below it, then parents up to `keep` that are empty.
+    /// Removes the group and the groups below it, then those above it that are empty.
     pub fn remove(&self) -> io::Result<()> {
         for folder in self.layout.folders(&self.group) {
             remove_tree(&folder)?;

@@ -5,6 +5,7 @@
 
 use super::Capabilities;
 use super::cgroup::{Cgroup, Layout};
+use super::leftovers;
 use super::network;
 use super::record;
 use super::rootfs;
@@ -162,7 +163,7 @@ impl Pod {
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line).await.map_err(launch)?;
         // A shim that makes a PID namespace goes on in a child and ends here; any other is this child.
-        if sandbox.mode != Mode::Process && !sandbox.host_pids {
+        if ends_with_shim(sandbox) {
             child.wait().await.map_err(launch)?;
         } else {
             tokio::spawn(async move { child.wait().await });
@@ -452,7 +453,12 @@ async fn connect(folder: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(format!("/proc/self/fd/{}/{}", folder.as_raw_fd(), wire::SOCKET)).await
 }
 
-/// Removes what a dead pod has left: its cgroup, its interface, its folder. Fails while its shim lives.
+/// Whether the kernel ends the pod's processes with the shim, which is the first of their PID namespace.
+fn ends_with_shim(sandbox: &Sandbox) -> bool {
+    sandbox.mode != Mode::Process && !sandbox.host_pids
+}
+
+/// Removes what a dead pod has left: stray processes, its cgroup, its interface, its folder. Fails while its shim lives.
 pub async fn remove_remains(folder: &Path) -> Result<(), RuntimeError> {
     let owned = folder.to_owned();
     let removed = tokio::task::spawn_blocking(move || remove_blocking(&owned)).await;
@@ -466,6 +472,9 @@ fn remove_blocking(folder: &Path) -> io::Result<()> {
     }
     let sandbox = fs::read(folder.join(wire::SANDBOX)).ok();
     if let Some(sandbox) = sandbox.and_then(|text| serde_json::from_slice::<Sandbox>(&text).ok()) {
+        if !ends_with_shim(&sandbox) {
+            leftovers::kill_pod(&sandbox.id);
+        }
         if let Some(group) = &sandbox.cgroup {
             Cgroup::existing(&Layout::find(), group).remove()?;
         }

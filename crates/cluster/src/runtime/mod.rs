@@ -18,6 +18,7 @@ pub mod cgroup;
 pub mod network;
 mod log;
 mod record;
+mod leftovers;
 mod sys;
 
 pub use shim::shim_main;

@@ -3,7 +3,7 @@
 use crate::support::*;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
-use volley_cluster::runtime::client::{Launcher, Pod};
+use volley_cluster::runtime::client::{Adopted, Launcher, Pod, remove_remains};
 use volley_cluster::runtime::spec::*;
 
 fn nobody() -> Launcher {
@@ -122,6 +122,21 @@ async fn a_plain_process_runs_as_the_user_and_ends_with_its_pod() {
     assert_eq!(fault.to_string(), "container image: a root file system of its own cannot be had in the process mode");
     pod.remove().await.unwrap();
     assert!(!any_process_with("sleep\x005432"), "a process was left behind");
+}
+
+#[tokio::test]
+async fn plain_processes_that_outlive_their_shim_are_found_and_ended() {
+    let place = Place::new();
+    let pod = pod(&place, Mode::Process).await;
+    let mut container = place.container("main", "setsid sleep 7654 & echo up; sleep 7655");
+    container.root = Root::Machine;
+    pod.start_container(container).await.unwrap();
+    until_printed(&place, "main", "up").await;
+    assert!(std::process::Command::new("kill").args(["-9", &pod.shim().pid.to_string()]).status().unwrap().success());
+    until(|| !pod.shim().is_alive()).await;
+    assert!(matches!(Pod::adopt(&place.pod_folder()).await.unwrap(), Adopted::Dead(_)));
+    remove_remains(&place.pod_folder()).await.unwrap();
+    assert!(!any_process_with("sleep\x007654") && !any_process_with("sleep\x007655"), "a process was left behind");
 }
 
 fn any_process_with(command: &str) -> bool {

@@ -2,6 +2,7 @@
 
 use super::pod;
 use crate::runtime::cgroup::{Cgroup, Layout};
+use crate::runtime::leftovers;
 use crate::runtime::process::{self, Report, Setting, Stdio};
 use crate::runtime::rootfs;
 use crate::runtime::spec::{Container, Mode, Process, Root, Sandbox};
@@ -11,9 +12,6 @@ use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-
-/// Marks processes of a container where no namespace does.
-pub const MARK: &str = "VOLLEY_CONTAINER_ID";
 
 /// What all births of a pod need.
 pub struct Nursery {
@@ -143,14 +141,9 @@ impl Nursery {
         }
     }
 
-    /// Tells this container's processes from all others of the machine.
-    pub fn mark(&self, id: &str) -> String {
-        format!("{}/{id}", self.sandbox.id)
-    }
-
     fn marked(&self, id: &str, mut process: Process) -> Process {
         if !self.ends_whole() {
-            process.env.push((MARK.into(), self.mark(id)));
+            process.env.push((leftovers::MARK.into(), leftovers::mark(&self.sandbox.id, id)));
         }
         process
     }
@@ -264,22 +257,6 @@ pub fn own_machine_pid() -> Result<i32, Fault> {
     let link = fs::read_link("/proc/self").context(|| "read /proc/self".into())?;
     let number = link.to_str().and_then(|text| text.parse().ok());
     number.ok_or_else(|| Fault::new(FaultKind::System, "/proc/self is not a number"))
-}
-
-/// How many PID namespaces this process is in, as the machine's `/proc` sees it.
-pub fn own_depth() -> Option<usize> {
-    Some(namespace_pids("/proc/self/status")?.len())
-}
-
-/// A process's number in this process's own PID namespace.
-pub fn pid_at_depth(machine_pid: i32, depth: usize) -> Option<Pid> {
-    namespace_pids(&format!("/proc/{machine_pid}/status"))?.get(depth - 1).copied()
-}
-
-fn namespace_pids(path: &str) -> Option<Vec<Pid>> {
-    let status = fs::read_to_string(path).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-    Some(line.split_ascii_whitespace().filter_map(|number| number.parse().ok()).collect())
 }
 
 /// Reads the child's reports until exec closes the socket.

@@ -1,7 +1,8 @@
 //! A container as its shim sees it: the process, its streams on their way to the log and to those attached, and its end.
 
-use super::birth::{self, Nursery};
+use super::birth::Nursery;
 use crate::runtime::cgroup::Cgroup;
+use crate::runtime::leftovers;
 use crate::runtime::log::{LogWriter, Partial, Stream};
 use crate::runtime::process::Stdio;
 use crate::runtime::rootfs;
@@ -10,7 +11,7 @@ use crate::runtime::sys::{self, Ended, Pid};
 use crate::runtime::wire::{ContainerState, Context, Exit, Fault, Started};
 use jiff::Timestamp;
 use std::collections::VecDeque;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -166,7 +167,8 @@ impl Running {
     /// Takes in that the first process has ended: the rest of the output, the leftovers, the reason.
     pub fn end(&mut self, ended: Ended, nursery: &Nursery) -> Exit {
         if !nursery.ends_whole() {
-            kill_leftovers(&nursery.mark(&self.spec.id), self.started.process.pid, self.cgroup.as_ref());
+            let mark = leftovers::mark(&nursery.sandbox.id, &self.spec.id);
+            leftovers::kill_container(&mark, self.started.process.pid, self.cgroup.as_ref());
         }
         while !self.outputs.is_empty() {
             let before = self.outputs.len();
@@ -258,46 +260,4 @@ fn streams(spec: &Container) -> io::Result<(Ends, Stdio)> {
     let output = |fd, stream| Output { fd, stream, partial: Partial::default() };
     let outputs = vec![output(stdout_read, Stream::Stdout), output(stderr_read, Stream::Stderr)];
     Ok((Ends { stdin: own_stdin, outputs }, Stdio::Given { stdin, stdout, stderr }))
-}
-
-/// Kills what a container without a PID namespace of its own has left behind: its session and all that carry its mark.
-fn kill_leftovers(mark: &str, session: i32, cgroup: Option<&Cgroup>) {
-    let Some(depth) = birth::own_depth() else { return };
-    let mark = format!("{}={mark}", birth::MARK);
-    // A process may fork while the others are being killed; it carries the mark too.
-    for _round in 0..LEFTOVER_ROUNDS_MAX {
-        let mut found: Vec<i32> = cgroup.map(Cgroup::processes).unwrap_or_default();
-        found.extend(
-            machine_pids()
-                .filter(|pid| is_of(*pid, session, mark.as_bytes()))
-                .filter_map(|pid| birth::pid_at_depth(pid, depth)),
-        );
-        if found.is_empty() {
-            return;
-        }
-        for pid in found {
-            let _gone_already = sys::kill(pid, libc::SIGKILL);
-        }
-    }
-}
-
-/// Each round kills all that the round before has let be born; more rounds than this only a fork bomb outlives.
-const LEFTOVER_ROUNDS_MAX: u32 = 50;
-
-fn machine_pids() -> impl Iterator<Item = i32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-}
-
-fn is_of(pid: i32, session: i32, mark: &[u8]) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let fields: Vec<&str> =
-        stat.rsplit_once(')').map_or(Vec::new(), |(_, rest)| rest.split_ascii_whitespace().collect());
-    let is_dead = matches!(fields.first(), None | Some(&"Z" | &"X"));
-    if is_dead {
-        return false;
-    }
-    let is_session = fields.get(3) == Some(&session.to_string().as_str());
-    let environment = || fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    is_session || environment().split(|byte| *byte == 0).any(|entry| entry == mark)
 }
