@@ -10,7 +10,7 @@ use super::network;
 use super::record;
 use super::rootfs;
 use super::shim::Hello;
-use super::spec::{Container, Mode, Network, Sandbox};
+use super::spec::{Container, Network, Sandbox};
 use super::sys::{self, MountAttributes};
 use super::wire::{
     self, ContainerState, Exec, Exit, Fault, Incoming, PodState, ProcessId, Reply, Request, Started, Stats,
@@ -163,7 +163,7 @@ impl Pod {
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line).await.map_err(launch)?;
         // A shim that makes a PID namespace goes on in a child and ends here; any other is this child.
-        if ends_with_shim(sandbox) {
+        if sandbox.isolates_pids() {
             child.wait().await.map_err(launch)?;
         } else {
             tokio::spawn(async move { child.wait().await });
@@ -453,11 +453,6 @@ async fn connect(folder: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(format!("/proc/self/fd/{}/{}", folder.as_raw_fd(), wire::SOCKET)).await
 }
 
-/// Whether the kernel ends the pod's processes with the shim, which is the first of their PID namespace.
-fn ends_with_shim(sandbox: &Sandbox) -> bool {
-    sandbox.mode != Mode::Process && !sandbox.host_pids
-}
-
 /// Removes what a dead pod has left: stray processes, its cgroup, its interface, its folder. Fails while its shim lives.
 pub async fn remove_remains(folder: &Path) -> Result<(), RuntimeError> {
     let owned = folder.to_owned();
@@ -472,7 +467,7 @@ fn remove_blocking(folder: &Path) -> io::Result<()> {
     }
     let sandbox = fs::read(folder.join(wire::SANDBOX)).ok();
     if let Some(sandbox) = sandbox.and_then(|text| serde_json::from_slice::<Sandbox>(&text).ok()) {
-        if !ends_with_shim(&sandbox) {
+        if !sandbox.isolates_pids() {
             leftovers::kill_pod(&sandbox.id);
         }
         if let Some(group) = &sandbox.cgroup {

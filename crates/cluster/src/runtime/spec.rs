@@ -66,6 +66,11 @@ impl Sandbox {
             shm_bytes: shm_bytes_default(),
         }
     }
+
+    /// Whether the pod's processes are in a PID namespace whose first process is the shim, so that the kernel ends them with it.
+    pub fn isolates_pids(&self) -> bool {
+        self.mode != Mode::Process && !self.host_pids
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -1,6 +1,5 @@
 //! Starts containers, and processes beside them: forks into the right PID namespace and waits for the child's report.
 
-use super::pod;
 use crate::runtime::cgroup::{Cgroup, Layout};
 use crate::runtime::leftovers;
 use crate::runtime::process::{self, Report, Setting, Stdio};
@@ -33,7 +32,7 @@ pub struct Born {
 
 impl Nursery {
     pub fn new(sandbox: Sandbox, folder: PathBuf) -> Result<Nursery, Fault> {
-        let own_pids = match pod::isolates_pids(&sandbox) {
+        let own_pids = match sandbox.isolates_pids() {
             true => Some(File::open("/proc/self/ns/pid").context(|| "open the pod's PID namespace".into())?),
             false => None,
         };

@@ -11,11 +11,6 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Whether the pod's processes are in a PID namespace that ends with the shim.
-pub fn isolates_pids(sandbox: &Sandbox) -> bool {
-    sandbox.mode != Mode::Process && !sandbox.host_pids
-}
-
 /// Makes the namespaces and enters them. The caller's process ends here; what returns is a child of it.
 pub fn enter(sandbox: &Sandbox, folder: &Path) -> Result<(), Fault> {
     check(sandbox)?;
@@ -30,7 +25,7 @@ pub fn enter(sandbox: &Sandbox, folder: &Path) -> Result<(), Fault> {
         enter_user_namespace()?;
     }
     sys::unshare(namespaces(sandbox)).context(|| "make the pod's namespaces".into())?;
-    if isolates_pids(sandbox) {
+    if sandbox.isolates_pids() {
         let child = sys::fork().context(|| "start the pod's first process".into())?;
         if child.is_some() {
             sys::exit_now(0);
@@ -79,7 +74,7 @@ fn check(sandbox: &Sandbox) -> Result<(), Fault> {
 
 fn namespaces(sandbox: &Sandbox) -> libc::c_int {
     let mut flags = libc::CLONE_NEWNS | libc::CLONE_NEWUTS;
-    if isolates_pids(sandbox) {
+    if sandbox.isolates_pids() {
         flags |= libc::CLONE_NEWPID;
     }
     if !sandbox.host_ipc {
