@@ -38,6 +38,10 @@ command -v cargo >/dev/null || { echo "error: cargo is missing; hint: install Ru
 need cc build-essential
 need curl curl
 need kubectl kubernetes-client
+need busybox busybox-static
+need ip iproute2
+need setpriv util-linux
+need docker-registry docker-registry
 need python3 python3
 python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
 install_packages
