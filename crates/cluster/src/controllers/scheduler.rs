@@ -23,13 +23,13 @@ impl Shell {
     }
 
     async fn place_untried(&self) -> Synced {
+        // The nodes are read after the pods are taken: a node that comes in between is then seen now or brings
+        // another round, and is never missed by both.
+        let waiting = self.look().index.take_untried();
         let nodes: Vec<Value> = self.list("nodes", "");
-        let (waiting, placed) = {
-            let mut view = self.look();
-            let waiting = view.index.take_untried();
-            let on_node = |node| view.index.pods_of_node(text(node, "metadata.name"));
-            let placed: Vec<Arc<str>> = nodes.iter().flat_map(on_node).collect();
-            (waiting, placed)
+        let placed: Vec<Arc<str>> = {
+            let view = self.look();
+            nodes.iter().flat_map(|node| view.index.pods_of_node(text(node, "metadata.name"))).collect()
         };
         let waiting: Vec<Value> = self.load("pods", &waiting);
         if waiting.is_empty() {
