@@ -9,6 +9,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// How often a group is made again because its parent went away; each time another pod's last group ended just then.
+const MAKE_TRIES_MAX: usize = 64;
+
 /// The controllers that containers are put under.
 const CONTROLLERS: [&str; 5] = ["cpu", "cpuacct", "memory", "pids", "devices"];
 const PERIOD_US: u64 = 100_000;
@@ -90,7 +93,8 @@ impl Layout {
         }
         let cgroup = Cgroup { layout: self.clone(), group: group.to_owned() };
         for folder in self.folders(group) {
-            fs::create_dir_all(&folder).context(|| format!("make the cgroup {}", folder.display()))?;
+            again_when_gone(|| fs::create_dir_all(&folder))
+                .context(|| format!("make the cgroup {}", folder.display()))?;
         }
         cgroup.limit(resources)?;
         Ok(cgroup)
@@ -114,16 +118,29 @@ impl Layout {
     fn hand_down(&self, unified: &Path, group: &Path) -> Result<(), Fault> {
         let names = self.v2_controllers.iter().filter(|name| **name != "cpuacct");
         let wanted: Vec<String> = names.map(|name| format!("+{name}")).collect();
-        let mut folder = unified.to_owned();
-        for part in group.components() {
-            let control = folder.join("cgroup.subtree_control");
-            fs::write(&control, wanted.join(" "))
-                .context(|| format!("switch controllers on in {}", control.display()))?;
-            folder.push(part);
-            fs::create_dir_all(&folder).context(|| format!("make the cgroup {}", folder.display()))?;
-        }
-        Ok(())
+        let made = again_when_gone(|| {
+            let mut folder = unified.to_owned();
+            for part in group.components() {
+                fs::write(folder.join("cgroup.subtree_control"), wanted.join(" "))?;
+                folder.push(part);
+                fs::create_dir_all(&folder)?;
+            }
+            Ok(())
+        });
+        made.context(|| format!("make the cgroup {} with its controllers", unified.join(group).display()))
     }
+}
+
+/// Tries again when a folder vanished in between: whoever removes the last pod of a parent group removes the parent too.
+fn again_when_gone(mut make: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    let mut made = make();
+    for _ in 0..MAKE_TRIES_MAX {
+        match &made {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => made = make(),
+            _ => break,
+        }
+    }
+    made
 }
 
 /// One container's or pod's group.
