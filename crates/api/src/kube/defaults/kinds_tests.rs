@@ -1,6 +1,6 @@
 //! One minimal object of each kind and everything that the server adds to it (spec K appendix D).
 
-use super::prepare::{prepare_create, prepare_update, taint_new_node};
+use super::prepare::{prepare_create, prepare_update};
 use super::workloads::job_labels;
 use super::{fill, network};
 use serde_json::{Value, json};
@@ -416,15 +416,6 @@ fn a_new_object_starts_with_the_servers_own_fields() {
     assert_eq!(daemon_set["metadata"]["annotations"]["deprecated.daemonset.template.generation"], "1");
     let node = prepared("", "Node", json!({"status": {"phase": "Running"}}));
     assert_eq!(node["status"]["phase"], "Running", "a node brings its own status");
-}
-
-#[test]
-fn a_strangers_node_starts_with_a_taint() {
-    let mut node = json!({"metadata": {"name": "n"}});
-    taint_new_node(&mut node);
-    taint_new_node(&mut node);
-    let taints = json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]);
-    assert_eq!(node["spec"]["taints"], taints);
 }
 
 #[test]

@@ -64,21 +64,6 @@ pub fn prepare_update(group: &str, kind: &str, new: &mut Value, old: &Value) {
     }
 }
 
-/// Keeps pods off a node that somebody else registers until its controller finds it ready.
-///
-/// The cluster's own node is ready from the start; the server leaves this out for it.
-pub fn taint_new_node(node: &mut Value) {
-    const NOT_READY: &str = "node.kubernetes.io/not-ready";
-    let Some(spec) = make_map(node, "spec") else { return };
-    let taints = spec.entry("taints").or_insert(Value::Null);
-    if taints.is_null() {
-        *taints = json!([]);
-    }
-    if let Some(taints) = taints.as_array_mut().filter(|taints| !taints.iter().any(|taint| taint["key"] == NOT_READY)) {
-        taints.push(json!({"key": NOT_READY, "effect": "NoSchedule"}));
-    }
-}
-
 fn add_to_list(object: &mut Value, path: &str, key: &str, item: &str) {
     let Some(map) = make_map(object, path) else { return };
     let list = map.entry(key).or_insert_with(|| json!([]));

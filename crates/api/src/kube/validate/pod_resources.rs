@@ -1,6 +1,7 @@
 //! Resource requests and limits, of containers and of whole pods, and the claims that they name.
 
 use super::path::Path;
+use super::quota::COUNTED;
 use super::read::{NEGATIVE, complain, entries, given, list, quantity, string};
 use crate::kube::defaults::pod::container_totals;
 use crate::kube::field::{FieldError, Problem};
@@ -36,19 +37,6 @@ const STANDARD: &[&str] = &[
     "persistentvolumeclaims",
     "storage",
     "requests.storage",
-    "services.nodeports",
-    "services.loadbalancers",
-];
-
-/// Counted things: no fractions.
-const COUNTS: &[&str] = &[
-    "pods",
-    "resourcequotas",
-    "services",
-    "replicationcontrollers",
-    "secrets",
-    "configmaps",
-    "persistentvolumeclaims",
     "services.nodeports",
     "services.loadbalancers",
 ];
@@ -131,7 +119,7 @@ pub fn quantity_value(errors: &mut Vec<FieldError>, name: &str, value: &Value, p
     if amount.is_negative() {
         errors.push(FieldError::invalid(path, value.clone(), NEGATIVE));
     }
-    if (COUNTS.contains(&name) || is_extended(name)) && amount.milli_value() % 1000 != 0 {
+    if (COUNTED.contains(&name) || is_extended(name)) && amount.milli_value() % 1000 != 0 {
         errors.push(FieldError::invalid(path, value.clone(), "must be an integer"));
     }
 }

@@ -13,8 +13,8 @@ pub const RULES: &[Rule] =
 
 pub const COMPUTE: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
-/// Resources that a quota counts in whole objects.
-const COUNTED: [&str; 9] = [
+/// Resources that come in whole objects: no fractions, here or in pods.
+pub const COUNTED: [&str; 9] = [
     "pods",
     "resourcequotas",
     "services",
