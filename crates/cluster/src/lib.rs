@@ -6,6 +6,7 @@
 pub mod apiserver;
 pub mod controllers;
 pub mod images;
+pub mod node;
 pub mod runtime;
 pub mod store;
 pub mod streams;
