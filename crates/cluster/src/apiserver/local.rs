@@ -63,8 +63,8 @@ impl Local<'_> {
         WriteOptions {
             dry_run: false,
             validation: call::FieldValidation::Ignore,
-            // The manager that the reference's controllers show.
-            manager: "kube-controller-manager".to_owned(),
+            // The managers that the reference's parts show.
+            manager: if self.name == "kubelet" { "kubelet" } else { "kube-controller-manager" }.to_owned(),
         }
     }
 

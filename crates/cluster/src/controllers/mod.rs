@@ -10,7 +10,7 @@ mod observe;
 mod route;
 mod queue;
 mod apply;
-mod report;
+pub(crate) mod report;
 
 mod garbage;
 mod namespaces;

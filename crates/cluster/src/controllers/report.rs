@@ -22,6 +22,9 @@ const REMEMBERED_MAX: usize = 4096;
 /// The component whose events follow the newer conventions: `eventTime` and no first and last time (spec K 16.2).
 const SCHEDULER: &str = "default-scheduler";
 
+/// The component that speaks for a machine.
+const NODE: &str = "kubelet";
+
 pub struct Reporter {
     events: mpsc::Sender<Event>,
 }
@@ -65,7 +68,8 @@ struct Memory {
 impl Memory {
     fn write_for(&mut self, event: Event) -> Write {
         let about = &event.about;
-        let sameness = [&*about.uid, &*about.name, &*event.reason, &*event.message, event.component].join("\n");
+        let path = event.field_path.as_deref().unwrap_or_default();
+        let sameness = [&*about.uid, &*about.name, &*event.reason, &*event.message, event.component, path].join("\n");
         if let Some((name, count)) = self.known.get_mut(&sameness) {
             *count += 1;
             let (name, count) = (name.clone(), *count);
@@ -130,6 +134,9 @@ async fn create(
     if let Some(namespace) = &about.namespace {
         involved["namespace"] = namespace.as_str().into();
     }
+    if let Some(path) = &event.field_path {
+        involved["fieldPath"] = path.as_str().into();
+    }
     if let Some(version) = seen.as_ref().map(|object| text(object, "metadata.resourceVersion")) {
         involved["resourceVersion"] = version.into();
     }
@@ -143,6 +150,11 @@ async fn create(
         SCHEDULER => json!({"eventTime": time::micros(now), "action": action(&event.reason),
             "reportingInstance": format!("{SCHEDULER}-volley"), "source": {},
             "firstTimestamp": null, "lastTimestamp": null}),
+        NODE => {
+            let host = crate::node::machine::host_name();
+            json!({"firstTimestamp": time::seconds(now), "lastTimestamp": time::seconds(now), "count": count,
+                "eventTime": null, "reportingInstance": host, "source": {"component": NODE, "host": host}})
+        }
         component => json!({"firstTimestamp": time::seconds(now), "lastTimestamp": time::seconds(now), "count": count,
             "eventTime": null, "source": {"component": component}}),
     };
@@ -181,7 +193,7 @@ mod tests {
             uid: "u".into(),
         };
         let message = message.to_owned();
-        Event { kind: EventType::Normal, reason: "R".into(), message, about, component: "test" }
+        Event { kind: EventType::Normal, reason: "R".into(), message, about, component: "test", field_path: None }
     }
 
     // K-EVT-3

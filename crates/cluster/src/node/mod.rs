@@ -1,24 +1,63 @@
 //! The node: pods that are bound to this machine run here.
 //!
-//! Reading order: `pods` (which pods are here, one worker each) → `worker` (observe → `plan::node` → do → report) →
-//! `container` (a pod's words as a demand on the runtime) → the things that containers are given: `keeper` (images),
-//! `network`, `volumes`, `gpus`, `handlers` (probes and hooks). `machine` is the Node object and its heart-beat,
-//! `access` what clients do with a running pod, `usage` what it uses.
+//! Reading order: `pods` (which pods are here, one worker each) → `worker` (observe → `plan::node` → begin → report) →
+//! `deeds` (what takes time) → `container` (a pod's words as a demand on the runtime) → what containers are given:
+//! `keeper` (images), `grants` and `gpus`, `network`, `volumes`, `handlers` (probes and hooks). `record` and `leavings`
+//! are what survives the process. `machine` is the Node object and its heart-beat, `pressure` what happens when the
+//! machine runs short, `access` what clients do with a running pod, `usage` what it uses.
 
 pub mod access;
+mod container;
+mod deeds;
+mod facts;
 pub mod gpus;
+mod grants;
 pub mod handlers;
+mod keeper;
+mod leavings;
 pub mod machine;
 pub mod network;
+mod paths;
+mod pods;
+pub mod pressure;
+mod record;
 pub mod usage;
 pub mod volumes;
+mod worker;
 
+pub use leavings::{ClearError, clear, has_leavings};
+
+use crate::apiserver::ApiServer;
+use crate::apiserver::object;
+use crate::controllers::report::{self, Reporter};
+use crate::images::collect::CollectPolicy;
+use crate::images::digest::Digest;
+use crate::images::error::ImageError;
 use crate::images::reference::ImageMap;
 use crate::images::registry::RegistryConfig;
-use crate::runtime::client::{Launcher, Pod};
+use crate::images::store::{Options as StoreOptions, Store};
+use crate::runtime::Capabilities;
+use crate::runtime::client::{Launcher, Pod as Shim, RuntimeError};
 use crate::runtime::spec::Mode;
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use gpus::{GpuUsage, Gpus};
+use grants::Grants;
+use keeper::Keeper;
+use machine::Machine;
+use network::{Network, NetworkError};
+use pods::{Feeder, Pods};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use volley_api::kube::status::ApiError;
+use volumes::Volumes;
+
+/// Unused images are looked for this often.
+const COLLECT_EVERY: Duration = Duration::from_secs(300);
 
 /// How the node is started.
 #[derive(Debug, Clone)]
@@ -34,6 +73,26 @@ pub struct NodeOptions {
     pub registries: RegistryConfig,
 }
 
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    #[error("failed to make the node's folder {folder}")]
+    Folder { folder: PathBuf, source: std::io::Error },
+    #[error("failed to find out what this machine lets pods be")]
+    Probe(#[source] RuntimeError),
+    #[error("the runtime `{asked}` cannot be had here, only `{best}`: {lacks}")]
+    Mode { asked: &'static str, best: &'static str, lacks: String },
+    #[error("failed to open the images")]
+    Images(#[source] ImageError),
+    #[error(transparent)]
+    Gpus(#[from] gpus::GpuError),
+    #[error("failed to set up the pods' network")]
+    Network(#[source] NetworkError),
+    #[error("failed to take over the pods of an earlier run")]
+    Adopt(#[source] ClearError),
+    #[error("failed to register the node")]
+    Register(#[source] ApiError),
+}
+
 /// A pod that runs here, for those who read its files or speak to its shim.
 #[derive(Debug, Clone)]
 pub struct Handle {
@@ -42,7 +101,7 @@ pub struct Handle {
     /// The pod's main address; probes and port-forwards go there.
     pub address: Option<String>,
     /// `None` while nothing of the pod runs.
-    pub shim: Option<Pod>,
+    pub shim: Option<Shim>,
     /// The runtime's id of each container's newest attempt, by container name, and whether it runs.
     pub containers: BTreeMap<String, (String, bool)>,
 }
@@ -52,4 +111,223 @@ pub trait Handles: Send + Sync + 'static {
     fn find(&self, pod_uid: &str) -> Option<Handle>;
     /// All pods here, by uid.
     fn all(&self) -> Vec<(String, Handle)>;
+}
+
+/// A GPU and who holds it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct GpuHolding {
+    #[serde(flatten)]
+    pub usage: GpuUsage,
+    /// As `namespace/pod/container`.
+    pub holders: Vec<String>,
+}
+
+/// What all workers share.
+pub struct Parts {
+    pub home: PathBuf,
+    pub server: Arc<ApiServer>,
+    pub launcher: Launcher,
+    pub capabilities: Capabilities,
+    pub machine: Arc<Machine>,
+    keeper: Keeper,
+    pub network: Arc<Network>,
+    pub volumes: Volumes,
+    pub gpus: Gpus,
+    grants: Grants,
+    pods: Pods,
+    reporter: Reporter,
+    /// The folder of all pods' groups.
+    cgroup: PathBuf,
+}
+
+impl Parts {
+    fn get<T: DeserializeOwned>(&self, bucket: &str, namespace: &str, name: &str) -> Option<T> {
+        let store = &self.server.store;
+        let stored = store.get(&store.bucket(bucket), &object::key(namespace, name))?;
+        serde_json::from_slice(&stored.value).ok()
+    }
+
+    fn list<T: DeserializeOwned>(&self, bucket: &str, namespace: &str) -> Vec<T> {
+        let store = &self.server.store;
+        let listing = store.list(&store.bucket(bucket), &format!("{namespace}/"));
+        listing.entries.iter().filter_map(|stored| serde_json::from_slice(&stored.value).ok()).collect()
+    }
+
+    fn has_cgroups(&self) -> bool {
+        self.capabilities.mode == Mode::Root && self.capabilities.cgroups != "none"
+    }
+}
+
+impl Handles for Parts {
+    fn find(&self, pod_uid: &str) -> Option<Handle> {
+        self.pods.find(pod_uid)
+    }
+
+    fn all(&self) -> Vec<(String, Handle)> {
+        self.pods.all()
+    }
+}
+
+/// The folder of a home's pods below every cgroup controller.
+fn cgroup_of(home: &Path) -> PathBuf {
+    let digest = Digest::of(home.as_os_str().as_encoded_bytes());
+    PathBuf::from(format!("volley-{}", &digest.hex()[..12]))
+}
+
+pub struct Node {
+    parts: Arc<Parts>,
+}
+
+impl Node {
+    /// Starts the node: when this returns it is registered and takes pods.
+    pub async fn start(
+        server: Arc<ApiServer>,
+        home: &Path,
+        options: NodeOptions,
+        stop: CancellationToken,
+        tasks: &TaskTracker,
+    ) -> Result<Arc<Node>, NodeError> {
+        let pods = paths::pods(home);
+        make_private(&pods).map_err(|source| NodeError::Folder { folder: pods.clone(), source })?;
+        let capabilities = options.launcher.probe(&pods).await.map_err(NodeError::Probe)?;
+        let capabilities = choose_mode(capabilities, options.mode)?;
+        let gpus = Gpus::discover(&options.gpus, options.gpu_slices)?;
+        let store_options = StoreOptions { registries: options.registries, ..StoreOptions::default() };
+        let store = Store::open(&home.join("images"), store_options).await.map_err(NodeError::Images)?;
+        let network = Network::open(home, capabilities.mode).await.map_err(NodeError::Network)?;
+        let lacks = [capabilities.lacks.clone(), network.lacks()].concat();
+        let machine = Arc::new(Machine::observe(home, &capabilities, lacks, gpus.labels(), gpus.inventory()));
+        let left = leavings::adopt(home).await.map_err(NodeError::Adopt)?;
+        let (reporter, waiting) = Reporter::new();
+        let parts = Arc::new(Parts {
+            home: home.to_owned(),
+            launcher: options.launcher,
+            capabilities,
+            machine,
+            keeper: Keeper::new(store, options.image_maps),
+            network,
+            volumes: Volumes::new(server.clone(), options.mode.unwrap_or(Mode::Root)),
+            gpus,
+            grants: Grants::default(),
+            pods: Pods::default(),
+            reporter,
+            cgroup: cgroup_of(home),
+            server: server.clone(),
+        });
+        for (uid, adopted) in &left {
+            parts.grants.adopt(&adopted.record.pod, uid, &adopted.record.granted);
+            parts.network.adopt(&adopted.record.pod, &adopted.record.seen.addresses);
+        }
+        parts.machine.register(&server).await.map_err(NodeError::Register)?;
+        let workers = TaskTracker::new();
+        let feeder = Feeder { parts: parts.clone(), left, stop: stop.clone(), workers };
+        tasks.spawn(feeder.run());
+        tasks.spawn(until(stop.clone(), report::write(server.clone(), waiting)));
+        tasks.spawn(parts.network.clone().run(server.clone(), stop.clone()));
+        tasks.spawn(until(stop.clone(), collect_images(parts.clone())));
+        access::open(&server, parts.clone(), &stop);
+        let node = Arc::new(Node { parts: parts.clone() });
+        tasks.spawn(parts.machine.clone().run(server, node.image_list(), stop.clone()));
+        Ok(node)
+    }
+
+    pub fn images(&self) -> &Store {
+        &self.parts.keeper.store
+    }
+
+    pub fn image_maps(&self) -> Vec<ImageMap> {
+        self.parts.keeper.maps()
+    }
+
+    /// Takes effect for containers that start from now on.
+    pub fn set_image_maps(&self, maps: Vec<ImageMap>) {
+        self.parts.keeper.set_maps(maps);
+    }
+
+    pub async fn images_in_use(&self) -> BTreeSet<Digest> {
+        images_in_use(&self.parts).await
+    }
+
+    /// The runtime in use, and what pods cannot have here.
+    pub fn runtime(&self) -> (&Capabilities, Vec<String>) {
+        let lacks = [self.parts.capabilities.lacks.clone(), self.parts.network.lacks()].concat();
+        (&self.parts.capabilities, lacks)
+    }
+
+    pub fn pods_running(&self) -> usize {
+        self.parts.pods.all().iter().filter(|(_, handle)| handle.shim.is_some()).count()
+    }
+
+    pub fn gpus(&self) -> Vec<GpuHolding> {
+        let holders = self.parts.grants.holders();
+        let name = |(uid, container): &(String, String)| {
+            let pod = self.parts.pods.entry(uid)?.pod();
+            let (namespace, name) = (pod.metadata.namespace.clone()?, pod.metadata.name.clone()?);
+            Some(format!("{namespace}/{name}/{container}"))
+        };
+        let holding = |usage: GpuUsage| {
+            let holders = holders.get(&usage.uuid).into_iter().flatten().filter_map(name).collect();
+            GpuHolding { usage, holders }
+        };
+        self.parts.gpus.usage().into_iter().map(holding).collect()
+    }
+
+    fn image_list(&self) -> impl Fn() -> Vec<(Vec<String>, u64)> + Send + Sync + 'static {
+        || Vec::new()
+    }
+}
+
+async fn images_in_use(parts: &Parts) -> BTreeSet<Digest> {
+    let pods: Vec<_> = parts.pods.entries().iter().filter(|entry| !entry.is_over()).map(|entry| entry.pod()).collect();
+    let names = pods.iter().flat_map(|pod| volley_plan::node::containers(pod)).filter_map(|container| container.image);
+    let names: Vec<String> = names.collect();
+    parts.keeper.digests(names.iter().map(String::as_str)).await
+}
+
+async fn collect_images(parts: Arc<Parts>) {
+    loop {
+        tokio::time::sleep(COLLECT_EVERY).await;
+        let keep = images_in_use(&parts).await;
+        if let Err(error) = parts.keeper.store.collect(&keep, &CollectPolicy::default()).await {
+            tracing::warn!(%error, "unused images could not be removed");
+        }
+    }
+}
+
+async fn until(stop: CancellationToken, work: impl Future<Output = ()>) {
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = work => {}
+    }
+}
+
+fn make_private(folder: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// The words by which users name runtimes.
+pub fn mode_word(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Root => "oci",
+        Mode::Rootless => "rootless",
+        Mode::Process => "process",
+    }
+}
+
+/// The runtime that the user asked for, if the machine allows it.
+fn choose_mode(best: Capabilities, asked: Option<Mode>) -> Result<Capabilities, NodeError> {
+    let rank = |mode: Mode| [Mode::Process, Mode::Rootless, Mode::Root].iter().position(|other| *other == mode);
+    match asked {
+        Some(asked) if rank(asked) > rank(best.mode) => Err(NodeError::Mode {
+            asked: mode_word(asked),
+            best: mode_word(best.mode),
+            lacks: best.lacks.join("; "),
+        }),
+        Some(asked) if asked != best.mode => {
+            let lacks = vec![format!("the runtime `{}` was asked for, though `{}` can be had", mode_word(asked), mode_word(best.mode))];
+            Ok(Capabilities { mode: asked, cgroups: "none".to_owned(), lacks })
+        }
+        Some(_) | None => Ok(best),
+    }
 }

@@ -162,6 +162,8 @@ pub struct Event {
     pub about: Target,
     /// The component named as its source, for example `job-controller`.
     pub component: &'static str,
+    /// `involvedObject.fieldPath`, for events about one container.
+    pub field_path: Option<String>,
 }
 
 /// Who speaks about which object: makes the events of one controller for one object.
@@ -185,7 +187,7 @@ impl Voice {
     }
 
     fn event(&self, kind: EventType, reason: &str, message: String) -> Event {
-        Event { kind, reason: reason.to_owned(), message, about: self.about.clone(), component: self.component }
+        Event { kind, reason: reason.to_owned(), message, about: self.about.clone(), component: self.component, field_path: None }
     }
 }
 

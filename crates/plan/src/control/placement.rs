@@ -104,7 +104,7 @@ fn target(pod: &Value) -> Target {
 }
 
 fn event(kind: EventType, reason: &str, message: String, about: Target) -> Event {
-    Event { kind, reason: reason.to_owned(), message, about, component: COMPONENT }
+    Event { kind, reason: reason.to_owned(), message, about, component: COMPONENT, field_path: None }
 }
 
 /// `0/1 nodes are available: 1 Insufficient cpu.`

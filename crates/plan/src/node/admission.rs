@@ -36,7 +36,7 @@ pub struct Room<'a> {
     /// With `pods` in it.
     pub allocatable: &'a Amounts,
     /// The pods that the node has taken and that have not ended.
-    pub others: &'a [Pod],
+    pub others: &'a [&'a Pod],
     pub inventory: &'a Inventory,
     pub held: &'a Held,
 }
@@ -96,7 +96,7 @@ fn out_of(name: &str, [requested, used, capacity]: [i64; 3]) -> Rejection {
 fn check_ports(pod: &Pod, room: &Room) -> Result<(), Rejection> {
     let wanted = host_ports(pod);
     let is_clash = |port: &HostPort| {
-        let taken = room.others.iter().flat_map(host_ports);
+        let taken = room.others.iter().flat_map(|other| host_ports(other));
         taken.into_iter().any(|other| port.clashes_with(&other))
     };
     if wanted.iter().any(is_clash) {
@@ -153,7 +153,8 @@ mod tests {
             [("cpu", Quantity::whole(4)), ("memory", Quantity::bytes(1 << 30)), ("pods", Quantity::whole(2))];
         let allocatable = allocatable.into_iter().map(|(name, amount)| (name.to_owned(), amount)).collect();
         let inventory = Inventory { devices: vec![], slices: 1 };
-        let room = Room { allocatable: &allocatable, others, inventory: &inventory, held: &Held::new() };
+        let others: Vec<&Pod> = others.iter().collect();
+        let room = Room { allocatable: &allocatable, others: &others, inventory: &inventory, held: &Held::new() };
         let found = admit(pod, &room);
         let expected =
             expected.map_err(|(reason, message)| Rejection { reason: reason.into(), message: message.into() });

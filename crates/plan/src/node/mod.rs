@@ -28,6 +28,8 @@ pub mod downward;
 pub mod environment;
 mod expand;
 pub mod files;
+pub mod machine;
+pub mod pressure;
 pub mod payload;
 mod service_links;
 
@@ -102,6 +104,16 @@ pub(crate) fn ephemeral_containers(pod: &Pod) -> Vec<Container> {
         ..Container::default()
     };
     ephemerals.iter().map(shaped).collect()
+}
+
+/// Every container of the pod, those added later included.
+pub fn containers(pod: &Pod) -> Vec<Container> {
+    all_containers(pod).map(|(_, container)| container.clone()).chain(ephemeral_containers(pod)).collect()
+}
+
+/// The names of the containers that run to their end before the others start.
+pub fn init_names(pod: &Pod) -> impl Iterator<Item = &str> {
+    all_containers(pod).filter(|(role, _)| *role == Role::Init).map(|(_, container)| container.name.as_str())
 }
 
 pub(crate) fn init_role(container: &Container) -> Role {

@@ -1,0 +1,266 @@
+//! Which pods are on this node: one worker each, fed by what happens in the store.
+
+use super::container::Referred;
+use super::deeds::Note;
+use super::record::Record;
+use super::worker::{Adopted, NOTES_MAX, Worker};
+use super::{Handle, Handles, Parts, paths};
+use crate::apiserver::object::Stored;
+use crate::store::EventKind;
+use k8s_openapi::api::core::v1::Pod;
+use parking_lot::Mutex;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use volley_plan::node::seen::Eviction;
+
+/// One pod that is here, or was and still has its logs here.
+pub struct Entry {
+    pub uid: String,
+    outbox: mpsc::Sender<Note>,
+    shown: Mutex<(Option<Handle>, Arc<Pod>)>,
+    is_taken: AtomicBool,
+    is_over: AtomicBool,
+}
+
+impl Entry {
+    pub fn publish(&self, handle: Handle, pod: &Pod) {
+        let mut shown = self.shown.lock();
+        shown.0 = Some(handle);
+        if *shown.1 != *pod {
+            shown.1 = Arc::new(pod.clone());
+        }
+    }
+
+    pub fn pod(&self) -> Arc<Pod> {
+        self.shown.lock().1.clone()
+    }
+
+    pub fn handle(&self) -> Option<Handle> {
+        self.shown.lock().0.clone()
+    }
+
+    /// Whether the node has admitted the pod.
+    pub fn is_taken(&self) -> bool {
+        self.is_taken.load(Ordering::Acquire)
+    }
+
+    /// Whether the pod has ended for good and holds nothing.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Notes that the pod has ended; false if that was known.
+    pub fn set_over(&self) -> bool {
+        !self.is_over.swap(true, Ordering::AcqRel)
+    }
+}
+
+#[derive(Default)]
+pub struct Pods {
+    entries: Mutex<BTreeMap<String, Arc<Entry>>>,
+}
+
+impl Pods {
+    pub fn entries(&self) -> Vec<Arc<Entry>> {
+        self.entries.lock().values().cloned().collect()
+    }
+
+    pub fn entry(&self, uid: &str) -> Option<Arc<Entry>> {
+        self.entries.lock().get(uid).cloned()
+    }
+
+    /// Notes that the node has admitted the pod.
+    pub fn take(&self, uid: &str) {
+        if let Some(entry) = self.entries.lock().get(uid) {
+            entry.is_taken.store(true, Ordering::Release);
+        }
+    }
+
+    pub fn evict(&self, uid: &str, eviction: Eviction) {
+        if let Some(entry) = self.entry(uid) {
+            // A full mailbox belongs to a pod that is busy; the next look at the pressure comes soon.
+            let _told_later = entry.outbox.try_send(Note::Evict(eviction));
+        }
+    }
+}
+
+impl Handles for Pods {
+    fn find(&self, pod_uid: &str) -> Option<Handle> {
+        self.entry(pod_uid)?.handle()
+    }
+
+    fn all(&self) -> Vec<(String, Handle)> {
+        self.entries().iter().filter_map(|entry| Some((entry.uid.clone(), entry.handle()?))).collect()
+    }
+}
+
+/// The fields that tell whether a pod is ours, without parsing the rest.
+#[derive(Deserialize)]
+struct Head {
+    #[serde(default)]
+    metadata: HeadMeta,
+    #[serde(default)]
+    spec: HeadSpec,
+}
+
+#[derive(Deserialize, Default)]
+struct HeadMeta {
+    #[serde(default)]
+    uid: String,
+}
+
+#[derive(Deserialize, Default)]
+struct HeadSpec {
+    #[serde(default, rename = "nodeName")]
+    node: String,
+}
+
+/// The feeder of all workers.
+pub struct Feeder {
+    pub parts: Arc<Parts>,
+    pub left: BTreeMap<String, Adopted>,
+    pub stop: CancellationToken,
+    pub workers: TaskTracker,
+}
+
+impl Feeder {
+    /// Brings what happens to the workers until the node stops.
+    pub async fn run(mut self) {
+        let stop = self.stop.clone();
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.feed() => {}
+        }
+        self.workers.close();
+        self.workers.wait().await;
+    }
+
+    async fn feed(&mut self) {
+        let store = self.parts.server.store.clone();
+        let [config_maps, secrets] = ["configmaps", "secrets"].map(|name| store.bucket(name));
+        loop {
+            let (listing, mut pods) = store.list_and_watch(&store.bucket("pods"), "");
+            let revision = store.revision();
+            let (Ok(mut config_maps), Ok(mut secrets)) = (store.watch(&config_maps, revision), store.watch(&secrets, revision))
+            else {
+                continue;
+            };
+            self.take_listing(&listing.entries).await;
+            loop {
+                tokio::select! {
+                    events = pods.next() => {
+                        let Ok(events) = events else { break };
+                        for event in events {
+                            match event.kind {
+                                EventKind::Deleted => self.lose(&event.entry).await,
+                                _ => self.take(&event.entry).await,
+                            }
+                        }
+                    }
+                    events = config_maps.next() => {
+                        let Ok(events) = events else { break };
+                        events.iter().for_each(|event| self.refresh(&event.entry.key, |referred| &referred.config_maps));
+                    }
+                    events = secrets.next() => {
+                        let Ok(events) = events else { break };
+                        events.iter().for_each(|event| self.refresh(&event.entry.key, |referred| &referred.secrets));
+                    }
+                }
+            }
+            tracing::warn!("the node fell behind and looks at all pods again");
+        }
+    }
+
+    async fn take_listing(&mut self, stored: &[Arc<Stored>]) {
+        let mut listed = std::collections::BTreeSet::new();
+        for entry in stored {
+            listed.extend(self.take(entry).await);
+        }
+        for uid in std::mem::take(&mut self.left).into_iter().collect::<Vec<_>>() {
+            let (uid, adopted) = uid;
+            let entry = self.spawn(uid, adopted.record.pod.clone(), Some(adopted));
+            let _ends_by_itself = entry.outbox.send(Note::Gone).await;
+        }
+        let known: Vec<Arc<Entry>> = self.parts.pods.entries();
+        for entry in known.iter().filter(|entry| !listed.contains(&entry.uid)) {
+            let _gone_already = entry.outbox.send(Note::Gone).await;
+        }
+    }
+
+    /// Hands a stored pod to its worker, if it is bound to this node; its uid then.
+    async fn take(&mut self, stored: &Stored) -> Option<String> {
+        let head: Head = serde_json::from_slice(&stored.value).ok()?;
+        if head.spec.node != self.parts.machine.name {
+            return None;
+        }
+        let uid = head.metadata.uid;
+        let pod: Pod = serde_json::from_slice(&stored.value).ok()?;
+        let known = self.parts.pods.entry(&uid);
+        if let Some(entry) = known
+            && entry.outbox.send(Note::Object(Box::new(pod.clone()))).await.is_ok()
+        {
+            return Some(uid);
+        }
+        let adopted = self.left.remove(&uid).or_else(|| self.recall(&uid));
+        self.spawn(uid.clone(), pod, adopted);
+        Some(uid)
+    }
+
+    async fn lose(&mut self, stored: &Stored) {
+        let Ok(head) = serde_json::from_slice::<Head>(&stored.value) else { return };
+        let Some(entry) = self.parts.pods.entry(&head.metadata.uid) else { return };
+        if entry.outbox.send(Note::Gone).await.is_ok() {
+            return;
+        }
+        // Its worker is at rest.
+        let uid = head.metadata.uid;
+        let adopted = self.recall(&uid);
+        let entry = self.spawn(uid, (*entry.pod()).clone(), adopted);
+        let _ends_by_itself = entry.outbox.send(Note::Gone).await;
+    }
+
+    /// What a worker left when it went to rest.
+    fn recall(&self, uid: &str) -> Option<Adopted> {
+        let record = Record::read(&paths::pods(&self.parts.home).join(uid))?;
+        Some(Adopted { record, shim: None })
+    }
+
+    fn spawn(&self, uid: String, pod: Pod, adopted: Option<Adopted>) -> Arc<Entry> {
+        let (outbox, inbox) = mpsc::channel(NOTES_MAX);
+        let is_taken = adopted.as_ref().is_some_and(|adopted| adopted.record.seen.accepted_at.is_some());
+        let entry = Arc::new(Entry {
+            uid: uid.clone(),
+            outbox: outbox.clone(),
+            shown: Mutex::new((None, Arc::new(pod.clone()))),
+            is_taken: AtomicBool::new(is_taken),
+            is_over: AtomicBool::new(false),
+        });
+        self.parts.pods.entries.lock().insert(uid.clone(), entry.clone());
+        let worker = Worker::new(self.parts.clone(), entry.clone(), pod, adopted, (outbox, inbox));
+        let (stop, parts) = (self.stop.clone(), self.parts.clone());
+        self.workers.spawn(async move {
+            if worker.run(stop).await.is_gone() {
+                parts.pods.entries.lock().remove(&uid);
+            }
+        });
+        entry
+    }
+
+    /// Something changed that volumes of some pods are made of.
+    fn refresh(&self, key: &str, names: impl Fn(&Referred) -> &std::collections::BTreeSet<String>) {
+        let Some((namespace, name)) = key.split_once('/') else { return };
+        for entry in self.parts.pods.entries() {
+            let pod = entry.pod();
+            let is_there = pod.metadata.namespace.as_deref() == Some(namespace) && !entry.is_over();
+            if is_there && names(&Referred::of(&pod)).contains(name) {
+                // One that waits already does the same.
+                let _one_is_enough = entry.outbox.try_send(Note::Refresh);
+            }
+        }
+    }
+}
