@@ -88,6 +88,11 @@ pub fn pieces(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Answer {
     with(StatusCode::OK, JSON, Body::Pieces(Box::pin(pieces)))
 }
 
+/// Plain text as it comes, such as a log (spec K-CT-2).
+pub fn text_stream(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Answer {
+    with(StatusCode::OK, HeaderValue::from_static("text/plain"), Body::Stream(Box::pin(pieces)))
+}
+
 pub fn text(code: u16, body: impl Into<Bytes>) -> Answer {
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     with(StatusCode::from_u16(code).unwrap_or_default(), plain, Body::Whole(Some(body.into())))

@@ -4,6 +4,8 @@ use super::addresses::Reservation;
 use super::catalogue::Resource;
 use super::request::{Query, ResourcePath};
 use bytes::Bytes;
+use http::HeaderMap;
+use hyper::upgrade::OnUpgrade;
 use jiff::Timestamp;
 use serde_json::Value;
 use std::sync::Arc;
@@ -18,6 +20,12 @@ use volley_plan::custom::instance::{self, Expected};
 const MANAGER_LEN_MAX: usize = 128;
 /// What is left of a `generateName` prefix, so that the whole name is a DNS label (spec K-OBJ-2).
 const GENERATED_PREFIX_MAX: usize = 58;
+
+/// A connection whose client wants to go on with another protocol, and the words in which it asks.
+pub struct Upgrade {
+    pub headers: HeaderMap,
+    pub connection: OnUpgrade,
+}
 
 /// A request on one resource.
 pub struct Call {
@@ -36,6 +44,8 @@ pub struct Call {
     pub reserved: Option<Reservation>,
     /// Texts for `Warning` headers, gathered on the way.
     pub warnings: Vec<String>,
+    /// Taken by exec, attach and port-forward.
+    pub upgrade: Option<Upgrade>,
 }
 
 /// What to do about unknown and duplicate fields (spec K-WR-8).

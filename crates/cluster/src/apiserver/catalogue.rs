@@ -9,6 +9,7 @@ use std::sync::Arc;
 use volley_api::kube::schema::{StructRef, builtin};
 
 use super::custom::CustomKind;
+use super::usage;
 
 /// How much of a kind is alive here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,6 +107,7 @@ const GROUP_ORDER: &[&str] = &[
     "node.k8s.io",
     "discovery.k8s.io",
     "resource.k8s.io",
+    usage::GROUP,
 ];
 
 struct Row {
@@ -140,6 +142,7 @@ const AUTHN: (&str, &str) = ("authentication.k8s.io", "v1");
 const STORAGE: (&str, &str) = ("storage.k8s.io", "v1");
 const NET: (&str, &str) = ("networking.k8s.io", "v1");
 const ADMISSION: (&str, &str) = ("admissionregistration.k8s.io", "v1");
+const METRICS: (&str, &str) = (usage::GROUP, "v1beta1");
 const DRA: (&str, &str) = ("resource.k8s.io", "v1");
 
 #[rustfmt::skip]
@@ -154,7 +157,7 @@ const ROWS: &[Row] = &[
     row(CORE, "Node", ("nodes", "no", ""), "c", "status"),
     row(CORE, "PersistentVolumeClaim", ("persistentvolumeclaims", "pvc", ""), "nD", "status"),
     row(CORE, "PersistentVolume", ("persistentvolumes", "pv", ""), "cD", "status"),
-    row(CORE, "Pod", ("pods", "po", "all"), "nGD", "binding eviction log status"),
+    row(CORE, "Pod", ("pods", "po", "all"), "nGD", "attach binding ephemeralcontainers eviction exec log portforward status"),
     row(CORE, "PodTemplate", ("podtemplates", "", ""), "nGDk", ""),
     row(CORE, "ReplicationController", ("replicationcontrollers", "rc", "all"), "nGk", "scale status"),
     row(CORE, "ResourceQuota", ("resourcequotas", "quota", ""), "nD", "status"),
@@ -201,6 +204,8 @@ const ROWS: &[Row] = &[
     row(APPS, "Deployment", ("deployments", "deploy", "all"), "nG", "scale status"),
     row(APPS, "ReplicaSet", ("replicasets", "rs", "all"), "nG", "scale status"),
     row(APPS, "StatefulSet", ("statefulsets", "sts", "all"), "nGk", "scale status"),
+    row(METRICS, "NodeMetrics", ("nodes", "", ""), "cr", ""),
+    row(METRICS, "PodMetrics", ("pods", "", ""), "nr", ""),
 ];
 
 /// Words of a blank-separated constant.
@@ -243,7 +248,7 @@ fn built(row: &Row, bucket: impl Fn(&str) -> Bucket) -> Option<Resource> {
             put_creates: flag('P'),
             delete_returns: flag('D'),
         },
-        shape: builtin::of(row.group, row.version, row.kind)?,
+        shape: builtin::of(row.group, row.version, row.kind).or_else(|| usage::shape(row.kind))?,
         custom: None,
         bucket: bucket(&bucket_name(store_group, row.plural)),
         prefix: prefix(row.kind, &api_version(row.group, row.version)),

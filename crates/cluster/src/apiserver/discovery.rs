@@ -136,6 +136,9 @@ fn subresource(name: &str) -> (&'static [&'static str], Option<(&'static str, &'
         "binding" => (&["create"], Some(("", "v1", "Binding"))),
         "finalize" => (&["update"], None),
         "log" => (&["get"], None),
+        "exec" => (&["create", "get"], Some(("", "v1", "PodExecOptions"))),
+        "attach" => (&["create", "get"], Some(("", "v1", "PodAttachOptions"))),
+        "portforward" => (&["create", "get"], Some(("", "v1", "PodPortForwardOptions"))),
         _ => (&["get", "patch", "update"], None),
     }
 }

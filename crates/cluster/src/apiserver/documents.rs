@@ -6,6 +6,7 @@ use super::catalogue::{Catalogue, api_version};
 use super::discovery::hash;
 use super::openapi;
 use super::request::Query;
+use super::usage;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, LOCATION};
 use http::{HeaderMap, StatusCode};
@@ -79,7 +80,7 @@ fn resources<'a>(catalogue: &'a Catalogue, group: &str, version: &str) -> Vec<op
         namespaced: row.namespaced,
         subresources: &row.subresources,
         verbs: row.verbs,
-        schema: row.custom.as_ref().map(|custom| &custom.source),
+        schema: row.custom.as_ref().map(|custom| &custom.source).or_else(|| usage::schema(&row.kind)),
     })
     .collect()
 }

@@ -56,6 +56,7 @@ impl Local<'_> {
             via: "",
             reserved: None,
             warnings: Vec::new(),
+            upgrade: None,
         }
     }
 

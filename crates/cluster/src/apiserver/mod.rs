@@ -20,6 +20,9 @@ pub mod watch;
 pub mod custom;
 pub mod subresource;
 pub mod reviews;
+pub mod node_door;
+pub mod sessions;
+pub mod usage;
 pub mod discovery;
 pub mod openapi;
 pub mod documents;
@@ -42,15 +45,17 @@ use call::Call;
 use catalogue::{Catalogue, Resource};
 use futures::FutureExt;
 use http::{HeaderMap, Method, Request};
+use hyper::upgrade::OnUpgrade;
 use jiff::Timestamp;
 use object::{Meta, Stored};
 use parking_lot::RwLock;
 use request::{Form, Query, ResourcePath, negotiate};
 use serde_json::Value;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokens::Tokens;
+use tokio_util::sync::CancellationToken;
 use volley_api::kube::status::ApiError;
 use volley_plan::access::{Rules, User};
 
@@ -58,6 +63,9 @@ use volley_plan::access::{Rules, User};
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest body (spec K-CT-8).
 pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// Subresources that answer with a stream of their own, whatever the client accepts (spec K-CT-2).
+const STREAMED: &[&str] = &["log", "exec", "attach", "portforward"];
 
 /// The first two octets of the net that services get their addresses from.
 const SERVICE_NET: [u8; 2] = [10, 96];
@@ -76,6 +84,9 @@ pub struct ApiServer {
     pub ca_pem: String,
     address: RwLock<String>,
     pub metrics: metrics::Metrics,
+    node: OnceLock<Arc<dyn node_door::NodeDoor>>,
+    /// Ends what is served on upgraded connections, which nobody else holds.
+    pub(crate) sessions: CancellationToken,
 }
 
 impl ApiServer {
@@ -94,6 +105,8 @@ impl ApiServer {
             ca_pem: pki.ca_pem.clone(),
             address: RwLock::new(String::new()),
             metrics: metrics::Metrics::default(),
+            node: OnceLock::new(),
+            sessions: CancellationToken::new(),
         });
         server.refresh_customs().await;
         server.learn_addresses();
@@ -261,11 +274,22 @@ impl ApiServer {
             let known = catalogue.groups.iter().any(|(group, _)| **group == *path.group);
             return if known { Err(ApiError::unknown_resource()) } else { Ok(answer::no_page()) };
         };
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let verb = verb(&parts.method, &path, &query)?;
         check_scope(&resource, &path, verb)?;
         self.authorize(&user, verb, &path, &query)?;
+        let form = if STREAMED.contains(&&*path.subresource) {
+            // To connect is to change something, also where a WebSocket can only begin with a GET.
+            if path.subresource != "log" {
+                self.authorize(&user, "create", &path, &query)?;
+            }
+            Form::JSON
+        } else {
+            negotiate(&header(&parts.headers, "accept"), true)?
+        };
+        let upgrade = parts.extensions.remove::<OnUpgrade>();
+        let upgrade = upgrade.map(|connection| call::Upgrade { headers: parts.headers.clone(), connection });
         let header = |name: &str| header(&parts.headers, name);
         let mut call = Call {
             resource,
@@ -280,8 +304,8 @@ impl ApiServer {
             via: "",
             reserved: None,
             warnings: Vec::new(),
+            upgrade,
         };
-        let form = negotiate(&call.accept, true)?;
         call.warnings.extend(deprecation(&call.resource));
         if verb == "watch" {
             let warnings = std::mem::take(&mut call.warnings);
@@ -299,9 +323,9 @@ impl ApiServer {
     async fn verb(self: &Arc<Self>, verb: &str, call: &mut Call, form: Form) -> Result<Answer, ApiError> {
         let subresource = call.path.subresource.clone();
         if !subresource.is_empty() && !call.resource.has(&subresource) {
-            return Err(ApiError::unknown_resource());
+            return Err(subresource::absent(&call.resource, &subresource));
         }
-        if !matches!(subresource.as_str(), "" | "status" | "finalize")
+        if !matches!(subresource.as_str(), "" | "status" | "finalize" | "ephemeralcontainers")
             || call.resource.role == catalogue::Role::Answered
         {
             return self.other_subresource(verb, call, form).await;

@@ -68,7 +68,10 @@ impl Door {
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
-                () = stop.cancelled() => return,
+                () = stop.cancelled() => {
+                    server.sessions.cancel();
+                    return;
+                }
             };
             match accepted {
                 Ok((stream, peer)) => {

@@ -104,6 +104,13 @@ pub fn on_update(resource: &Resource, subresource: &str, old: &Value, new: &mut 
         }
         // A binding writes the node's name and a condition in one step.
         "binding" => {}
+        "ephemeralcontainers" => {
+            let containers = new["spec"].get("ephemeralContainers").cloned();
+            let managed = new["metadata"].get("managedFields").cloned();
+            *new = old.clone();
+            replace_in(new, "spec", "ephemeralContainers", containers);
+            replace_in(new, "metadata", "managedFields", managed);
+        }
         "finalize" => {
             let finalizers = new["spec"].get("finalizers").cloned();
             *new = old.clone();

@@ -3,10 +3,12 @@
 use super::ApiServer;
 use super::answer::{self, Answer};
 use super::call::{Call, loose};
+use super::catalogue::Resource;
 use super::delete::DeleteOptions;
 use super::object;
 use super::request::Form;
 use super::tokens::{AUDIENCE, Account, Claims};
+use super::usage;
 use super::write::Change;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -21,6 +23,9 @@ use volley_plan::object::{merge, strategic};
 
 impl ApiServer {
     pub async fn other_subresource(&self, verb: &str, call: &mut Call, form: Form) -> Result<Answer, ApiError> {
+        if &*call.resource.group == usage::GROUP {
+            return self.resource_usage(verb, call, form);
+        }
         let subresource = call.path.subresource.clone();
         match (&*call.resource.plural, subresource.as_str(), verb) {
             (_, "scale", "get") => Ok(answer::value(200, &self.scale(call)?, form)),
@@ -34,7 +39,9 @@ impl ApiServer {
                 self.bind(call).await
             }
             ("pods", "eviction", "create") => self.evict(call).await,
-            ("pods", "log", "get") => self.no_log(call),
+            ("pods", "log", "get") => self.log(call).await,
+            ("pods", "exec" | "attach", "get" | "create") => self.command(call),
+            ("pods", "portforward", "get" | "create") => self.port_forward(call),
             ("serviceaccounts", "token", "create") => self.token(call, form),
             ("componentstatuses", "", "list") => {
                 let list = json!({"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": []});
@@ -46,7 +53,7 @@ impl ApiServer {
         }
     }
 
-    fn stored(&self, call: &Call) -> Result<Value, ApiError> {
+    pub(super) fn stored(&self, call: &Call) -> Result<Value, ApiError> {
         let stored = self.store.get(&call.resource.bucket, &self.key(call)).ok_or_else(|| call.not_found())?;
         Ok(self.read(&call.resource, &stored))
     }
@@ -218,35 +225,6 @@ impl ApiServer {
         local.patch_status("", "pods", &call.path.namespace, &call.path.name, conditions).await.map(|_| ())
     }
 
-    /// There is no log before the node runs the pod (spec K-LOG-2).
-    fn no_log(&self, call: &Call) -> Result<Answer, ApiError> {
-        let pod = self.stored(call)?;
-        let names: Vec<&str> =
-            pod["spec"]["containers"].as_array().into_iter().flatten().map(|c| text(c, "name")).collect();
-        let asked = call.query.text("container");
-        let container = match (asked, names.as_slice()) {
-            ("", [only]) => *only,
-            ("", many) => {
-                return Err(ApiError::bad_request(format!(
-                    "a container name must be specified for pod {}, choose one of: [{}]",
-                    call.path.name,
-                    many.join(" ")
-                )));
-            }
-            (name, _) if names.contains(&name) => name,
-            (name, _) => {
-                return Err(ApiError::bad_request(format!("container {name} is not valid for pod {}", call.path.name)));
-            }
-        };
-        if text(&pod, "spec.nodeName").is_empty() {
-            return Ok(answer::text(200, ""));
-        }
-        Err(ApiError::bad_request(format!(
-            "container \"{container}\" in pod \"{}\" is waiting to start: ContainerCreating",
-            call.path.name
-        )))
-    }
-
     /// A token is bound to an object that exists.
     fn check_bound(&self, call: &Call, bound: &Value) -> Result<(), ApiError> {
         if bound.is_null() {
@@ -321,6 +299,22 @@ impl ApiServer {
         request["status"] = json!({"token": token, "expirationTimestamp": time::seconds(ends)});
         Ok(answer::value(201, &request, form))
     }
+}
+
+/// Subresources of the reference that are not served, and what to do instead.
+const NOT_SERVED: &[(&str, &str, &str)] = &[
+    ("pods", "resize", "resources of a running pod stay as they are: delete the pod and create it with the wanted ones"),
+    ("pods", "proxy", "use kubectl port-forward to reach a pod"),
+    ("services", "proxy", "use kubectl port-forward to reach a service"),
+    ("nodes", "proxy", "the node has no API of its own"),
+];
+
+/// Why there is no such subresource.
+pub fn absent(resource: &Resource, subresource: &str) -> ApiError {
+    let first = subresource.split('/').next().unwrap_or_default();
+    let known = NOT_SERVED.iter().find(|(plural, name, _)| resource.is("", plural) && *name == first);
+    let Some((plural, name, instead)) = known else { return ApiError::unknown_resource() };
+    ApiError::new(501, "NotImplemented", format!("{plural}/{name} is not served here: {instead}"))
 }
 
 /// A scale of another kind, of another object or without a number is refused.

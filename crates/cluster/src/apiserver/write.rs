@@ -504,6 +504,9 @@ impl ApiServer {
             (None, Some(old)) if call.path.subresource.is_empty() => {
                 validate::update(&resource.group, &resource.kind, new, old)
             }
+            (None, Some(old)) if call.path.subresource == "ephemeralcontainers" => {
+                validate::pod_update::ephemeral_containers_update(new, old)
+            }
             (None, Some(old)) => {
                 let mut errors = validate::metadata::metadata_update(&new["metadata"], &old["metadata"]);
                 errors.extend(validate::status::check_status(&resource.group, &resource.kind, new));

@@ -30,24 +30,39 @@ pub fn choose<'a>(pod: &'a Value, asked: &'a str) -> Result<&'a str, ApiError> {
     Err(ApiError::bad_request(message))
 }
 
-/// The `containerID` of the run whose log is meant; a container that never ran has none.
-pub fn log_run<'a>(pod: &'a Value, container: &str, previous: bool) -> Result<&'a str, ApiError> {
+/// One run of a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogRun<'a> {
+    /// Its `containerID`.
+    pub id: &'a str,
+    /// How many runs were before it; log files are named by it.
+    pub attempt: u64,
+}
+
+/// The run whose log is meant; a container that never ran has none.
+pub fn log_run<'a>(pod: &'a Value, container: &str, previous: bool) -> Result<LogRun<'a>, ApiError> {
     let pod_name = text(&pod["metadata"]["name"]);
     let refused = |text: String| Err(ApiError::bad_request(text));
     let place = format!("container {container:?} in pod {pod_name:?}");
     let Some(status) = status(pod, container) else { return refused(format!("{place} is not available")) };
     let (state, last_run) = (&status["state"], text(&status["lastState"]["terminated"]["containerID"]));
+    // The count is that of the newest run, also while its successor waits; then the last run is the newest one itself.
+    let newest = status["restartCount"].as_u64().unwrap_or(0);
     if previous {
-        let missing = || refused(format!("previous terminated {place} not found"));
-        return if last_run.is_empty() { missing() } else { Ok(last_run) };
+        let is_newest = state["waiting"].is_object();
+        let attempt = if is_newest { newest } else { newest.saturating_sub(1) };
+        return match last_run {
+            "" => refused(format!("previous terminated {place} not found")),
+            id => Ok(LogRun { id, attempt }),
+        };
     }
     if state["running"].is_object() {
-        return Ok(text(&status["containerID"]));
+        return Ok(LogRun { id: text(&status["containerID"]), attempt: newest });
     }
     let ended_run = text(&state["terminated"]["containerID"]);
     let has_ended = state["terminated"].is_object() || status["lastState"]["terminated"].is_object();
     match [ended_run, last_run].into_iter().find(|run| !run.is_empty()) {
-        Some(run) => return Ok(run),
+        Some(id) => return Ok(LogRun { id, attempt: newest }),
         None if has_ended => return refused(format!("{place} is terminated")),
         None => {}
     }
@@ -57,6 +72,17 @@ pub fn log_run<'a>(pod: &'a Value, container: &str, previous: bool) -> Result<&'
         Some(reason) => format!("{place} is waiting to start: {reason}"),
         None => format!("{place} is waiting to start - no logs yet"),
     })
+}
+
+/// Whether this run of a container is the one that runs.
+pub fn is_running(pod: &Value, container: &str, run: &str) -> bool {
+    status(pod, container).is_some_and(|status| status["state"]["running"].is_object() && status["containerID"] == run)
+}
+
+/// A container as its pod's spec has it.
+pub fn spec<'a>(pod: &'a Value, container: &str) -> &'a Value {
+    let all = LISTS.iter().filter_map(|(list, _)| pod["spec"][*list].as_array()).flatten();
+    all.into_iter().find(|found| found["name"] == container).unwrap_or(&Value::Null)
 }
 
 fn status<'a>(pod: &'a Value, container: &str) -> Option<&'a Value> {
@@ -92,11 +118,12 @@ mod tests {
         assert_eq!(choose(&two, "i").unwrap(), "i");
     }
 
-    fn check(state: Value, last_state: Value, previous: bool, expected: Result<&str, &str>) {
-        let status = json!([{"name": "c", "containerID": "now", "state": state, "lastState": last_state}]);
+    fn check(state: Value, last_state: Value, previous: bool, expected: Result<(&str, u64), &str>) {
+        let status =
+            json!([{"name": "c", "containerID": "now", "restartCount": 4, "state": state, "lastState": last_state}]);
         let pod = json!({"metadata": {"name": "p"}, "status": {"containerStatuses": status}});
         let found = log_run(&pod, "c", previous).map_err(|error| error.message);
-        assert_eq!(found, expected.map_err(str::to_owned));
+        assert_eq!(found.map(|run| (run.id, run.attempt)), expected.map_err(str::to_owned));
     }
 
     // K-LOG-2 K-LOG-3
@@ -105,10 +132,11 @@ mod tests {
         let ended = |id: &str| json!({"terminated": {"exitCode": 1, "containerID": id}});
         let waiting = |reason: &str| json!({"waiting": {"reason": reason}});
         let none = || json!({});
-        check(json!({"running": {}}), none(), false, Ok("now"));
-        check(ended("now"), none(), false, Ok("now"));
-        check(waiting("CrashLoopBackOff"), ended("before"), false, Ok("before"));
-        check(json!({"running": {}}), ended("before"), true, Ok("before"));
+        check(json!({"running": {}}), none(), false, Ok(("now", 4)));
+        check(ended("now"), none(), false, Ok(("now", 4)));
+        check(waiting("CrashLoopBackOff"), ended("before"), false, Ok(("before", 4)));
+        check(waiting("CrashLoopBackOff"), ended("before"), true, Ok(("before", 4)));
+        check(json!({"running": {}}), ended("before"), true, Ok(("before", 3)));
         let missing = "previous terminated container \"c\" in pod \"p\" not found";
         check(json!({"running": {}}), none(), true, Err(missing));
         check(ended(""), none(), false, Err("container \"c\" in pod \"p\" is terminated"));

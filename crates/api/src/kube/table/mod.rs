@@ -12,6 +12,7 @@ mod pod;
 mod policy;
 mod rbac;
 mod storage;
+mod usage;
 mod workload;
 
 use jiff::Timestamp;
@@ -84,6 +85,7 @@ const FAMILIES: &[&[Printer]] = &[
     device::PRINTERS,
     policy::PRINTERS,
     rbac::PRINTERS,
+    usage::PRINTERS,
 ];
 
 /// Kinds without a table of their own.

@@ -26,7 +26,7 @@ mod pod_env;
 mod pod_probe;
 pub mod pod_resources;
 mod pod_security;
-mod pod_update;
+pub mod pod_update;
 mod pod_volumes;
 pub mod policy;
 mod quota;

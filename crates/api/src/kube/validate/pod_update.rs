@@ -40,6 +40,24 @@ pub(super) fn pod_update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
+/// Everything wrong with writing `new` as the ephemeral containers of pod `old`: some may be added, and that is all.
+pub fn ephemeral_containers_update(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = pod_content(new);
+    let path = SPEC.field("ephemeralContainers");
+    for was in list(&old["spec"], "ephemeralContainers") {
+        let name = string(was, "name");
+        let detail = match list(&new["spec"], "ephemeralContainers").iter().find(|is| string(is, "name") == name) {
+            None => format!("existing ephemeral containers {name:?} may not be removed\n"),
+            Some(is) if !is_same(is, was) => {
+                format!("existing ephemeral containers {name:?} may not be changed\n{}", difference(was, is))
+            }
+            Some(_) => continue,
+        };
+        errors.push(FieldError::forbidden(&path, &detail));
+    }
+    errors
+}
+
 /// Booleans whose `false` the reference does not tell from an absent one.
 const PLAIN_FLAGS: &[&str] = &["hostNetwork", "hostPID", "hostIPC", "stdin", "stdinOnce", "tty", "readOnly"];
 
