@@ -1,7 +1,8 @@
 //! `volley cluster`: a Kubernetes-compatible single-node cluster in one process.
 //!
 //! `Cluster::start` opens the store, makes the keys, binds the port, starts the controllers and returns when clients are
-//! answered. The API server is in `apiserver`, what keeps objects in `store`, what makes them live in `controllers`.
+//! answered. The API server is in `apiserver`, what keeps objects in `store`, what makes them live in `controllers`,
+//! what runs pods in `node`.
 
 pub mod apiserver;
 pub mod controllers;
@@ -15,9 +16,11 @@ use apiserver::object::Meta;
 use apiserver::pki::{Pki, PkiError};
 use apiserver::serve::{Door, InProcess, ServeError};
 use apiserver::{ApiServer, bootstrap::BootstrapError};
+use node::{ClearError, Node, NodeError, NodeOptions};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use store::{Store, StoreError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -32,6 +35,8 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Further names or addresses for the server's certificate.
     pub names: Vec<String>,
+    /// How pods run here; without it they stay Pending.
+    pub node: Option<NodeOptions>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +49,10 @@ pub enum ClusterError {
     Serve(#[from] ServeError),
     #[error(transparent)]
     Bootstrap(#[from] BootstrapError),
+    #[error("failed to start the node")]
+    Node(#[from] NodeError),
+    #[error("failed to clear the node away")]
+    Clear(#[from] ClearError),
 }
 
 /// A running cluster.
@@ -51,6 +60,8 @@ pub struct Cluster {
     server: Arc<ApiServer>,
     address: SocketAddr,
     kubeconfig: String,
+    home: PathBuf,
+    node: Option<Arc<Node>>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -74,7 +85,22 @@ impl Cluster {
         tasks.spawn(controllers::run(server.clone(), options.home.clone(), stop.clone()));
         tasks.spawn(door.serve(server.clone(), stop.clone()));
         let kubeconfig = apiserver::kubeconfig::text(&pki, reached_at);
-        Ok(Cluster { server, address, kubeconfig, stop, tasks })
+        let mut cluster = Cluster { server, address, kubeconfig, home: options.home, node: None, stop, tasks };
+        if let Some(node) = options.node {
+            let started = Node::start(cluster.server.clone(), &cluster.home, node, cluster.stop.clone(), &cluster.tasks);
+            match started.await {
+                Ok(node) => cluster.node = Some(node),
+                Err(error) => {
+                    cluster.stop().await;
+                    return Err(error.into());
+                }
+            }
+        }
+        Ok(cluster)
+    }
+
+    pub fn node(&self) -> Option<&Arc<Node>> {
+        self.node.as_ref()
     }
 
     pub fn server(&self) -> &Arc<ApiServer> {
@@ -97,7 +123,15 @@ impl Cluster {
         InProcess::new(self.server.clone(), user).client()
     }
 
-    /// Stops answering, then the controllers; what was acknowledged is on disk already.
+    /// Stops, and ends all pods, with this long between TERM and KILL. The machine is then as it was.
+    pub async fn down(self, grace: Duration) -> Result<(), ClearError> {
+        let home = self.home.clone();
+        self.stop().await;
+        node::clear(&home, grace).await
+    }
+
+    /// Stops answering, then the controllers; what was acknowledged is on disk already. Pods run on, and the next start
+    /// takes them over.
     pub async fn stop(self) {
         self.stop.cancel();
         self.tasks.close();

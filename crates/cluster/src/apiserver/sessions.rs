@@ -30,6 +30,10 @@ impl ApiServer {
         let _only_the_first_counts = self.node.set(node);
     }
 
+    pub fn node(&self) -> Option<&Arc<dyn NodeDoor>> {
+        self.node.get()
+    }
+
     /// `pods/log` (spec K-LOG-1 to 3).
     pub async fn log(&self, call: &Call) -> Result<Answer, ApiError> {
         let options = LogOptions::parse(&call.query, &call.path.name)?;

@@ -151,7 +151,7 @@ async fn create(
             "reportingInstance": format!("{SCHEDULER}-volley"), "source": {},
             "firstTimestamp": null, "lastTimestamp": null}),
         NODE => {
-            let host = crate::node::machine::host_name();
+            let host = server.node().map(|node| node.name().to_owned());
             json!({"firstTimestamp": time::seconds(now), "lastTimestamp": time::seconds(now), "count": count,
                 "eventTime": null, "reportingInstance": host, "source": {"component": NODE, "host": host}})
         }

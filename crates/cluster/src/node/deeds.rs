@@ -9,7 +9,7 @@ use crate::runtime::cgroup::Layout;
 use crate::runtime::client::{self, Adopted, RuntimeError, Streams};
 use crate::runtime::spec::{Resources, Sandbox};
 use crate::runtime::wire::{Exec, Exit, Fault, FaultKind, Started};
-use crate::streams::logs::{LogReader, ReadOptions};
+use crate::streams::logs::reader::{LogReader, ReadOptions};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use serde_json::Value;

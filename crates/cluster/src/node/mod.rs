@@ -225,7 +225,9 @@ impl Node {
         tasks.spawn(until(stop.clone(), report::write(server.clone(), waiting)));
         tasks.spawn(parts.network.clone().run(server.clone(), stop.clone()));
         tasks.spawn(until(stop.clone(), collect_images(parts.clone())));
-        access::open(&server, parts.clone(), &stop);
+        let sampler = Arc::new(usage::Sampler::default());
+        tasks.spawn(sampler.clone().run(parts.clone(), stop.clone()));
+        server.set_node(Arc::new(access::Access::new(&parts.machine.name, parts.clone(), sampler)));
         let node = Arc::new(Node { parts: parts.clone() });
         tasks.spawn(parts.machine.clone().run(server, node.image_list(), stop.clone()));
         Ok(node)

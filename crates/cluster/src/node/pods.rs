@@ -158,7 +158,7 @@ impl Feeder {
                         for event in events {
                             match event.kind {
                                 EventKind::Deleted => self.lose(&event.entry).await,
-                                _ => self.take(&event.entry).await,
+                                EventKind::Created | EventKind::Updated => drop(self.take(&event.entry).await),
                             }
                         }
                     }
