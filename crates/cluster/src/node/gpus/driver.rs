@@ -60,17 +60,18 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Finds the files of the driver that runs, by its version such as `580.159.04`.
-    pub(super) fn find(root: &Path, version: &str) -> Files {
+    /// Finds the files of the driver that runs, by its version such as `580.159.04`; `loaded` is where its management
+    /// library was found.
+    pub(super) fn find(root: &Path, version: &str, loaded: Option<PathBuf>) -> Files {
         let cache = fs::read(root.join("etc/ld.so.cache")).unwrap_or_default();
         let cached: Vec<PathBuf> = cached_folders(&cache).iter().map(|folder| root.join(below_root(folder))).collect();
         let usual = FOLDERS.iter().map(|folder| root.join(folder));
-        let mut folders = cached.iter().cloned().chain(usual);
+        let mut folders = loaded.into_iter().chain(cached.iter().cloned()).chain(usual);
         let folder = folders.find(|folder| folder.join(format!("libcuda.so.{version}")).exists());
-        let hidden_folder = folder.clone().filter(|folder| {
-            let is_searched = FOLDERS[..2].iter().any(|searched| root.join(searched) == *folder);
-            !is_searched && !cached.contains(folder)
-        });
+        let searched = FOLDERS[..2].iter().map(|folder| root.join(folder)).chain(cached);
+        let searched: Vec<PathBuf> = searched.filter_map(|folder| folder.canonicalize().ok()).collect();
+        let is_hidden = |folder: &PathBuf| folder.canonicalize().is_ok_and(|real| !searched.contains(&real));
+        let hidden_folder = folder.clone().filter(is_hidden);
         let specification = cdi::find(root);
         let listed = specification.as_ref().map(|found| found.libraries()).unwrap_or_default();
         let libraries = match folder {
@@ -230,7 +231,7 @@ mod tests {
         write(root.join("usr/local/nvidia/bin/nvidia-smi"));
         fs::create_dir_all(root.join("etc")).unwrap();
         fs::write(root.join("etc/ld.so.cache"), cache(&CACHED)).unwrap();
-        let files = Files::find(root, "580.1");
+        let files = Files::find(root, "580.1", None);
         let names: Vec<&str> = files.libraries.iter().map(|(name, _)| name.as_str()).collect();
         let plain_and_versioned = ["libcuda.so", "libcuda.so.1", "libnvidia-gpucomp.so.580.1"];
         assert_eq!(names[..3], plain_and_versioned);
@@ -238,16 +239,19 @@ mod tests {
         assert_eq!(files.libraries[0].1, root.canonicalize().unwrap().join("opt/driver/libcuda.so.580.1"));
         assert_eq!(files.programs, [root.canonicalize().unwrap().join("usr/local/nvidia/bin/nvidia-smi")]);
         assert_eq!(files.hidden_folder, None, "the loader knows it");
+        write(root.join("home/me/libcuda.so.580.1"));
+        let files = Files::find(root, "580.1", Some(root.join("home/me")));
+        assert_eq!(files.hidden_folder, Some(root.join("home/me")), "by a variable that containers do not have");
     }
 
     #[test]
     fn a_folder_that_the_loader_does_not_know_is_told() {
         let root = tempfile::tempdir().unwrap();
         write(root.path().join("usr/local/nvidia/lib64/libcuda.so.580.1"));
-        let files = Files::find(root.path(), "580.1");
+        let files = Files::find(root.path(), "580.1", None);
         assert_eq!(files.libraries.len(), 2);
         assert_eq!(files.hidden_folder, Some(root.path().join("usr/local/nvidia/lib64")));
-        assert!(Files::find(root.path(), "590.1").libraries.is_empty());
+        assert!(Files::find(root.path(), "590.1", None).libraries.is_empty());
     }
 
     #[test]

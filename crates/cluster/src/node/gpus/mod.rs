@@ -174,7 +174,7 @@ impl Gpus {
         let files = match version {
             Some(version) if !cards.is_empty() => {
                 driver::load_memory_module(root);
-                driver::Files::find(root, &version)
+                driver::Files::find(root, &version, nvml::folder())
             }
             _ => driver::Files::default(),
         };

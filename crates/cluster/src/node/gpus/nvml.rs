@@ -7,7 +7,7 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const MIB: u64 = 1 << 20;
 
@@ -22,6 +22,17 @@ pub(super) fn open(root: &Path) -> Result<Nvml, NvmlError> {
         Some(place) => Nvml::builder().lib_path(place.as_os_str()).init(),
         None => Err(refused),
     }
+}
+
+/// Where the loaded library lies: the driver's other libraries lie there too.
+pub(super) fn folder() -> Option<PathBuf> {
+    folder_in(&fs::read_to_string("/proc/self/maps").ok()?)
+}
+
+fn folder_in(maps: &str) -> Option<PathBuf> {
+    let paths = maps.lines().filter_map(|line| Some(Path::new(&line[line.find('/')?..])));
+    let mut files = paths.filter(|path| path.to_string_lossy().contains("/libnvidia-ml.so"));
+    files.next()?.parent().map(Path::to_owned)
 }
 
 /// Whether the error only says that there is no driver here.
@@ -73,7 +84,8 @@ fn card(device: &Device<'_>, index: u32, root: &Path, body: Body) -> Result<Card
         Body::Whole(place) | Body::Part(place, _) => numa_node(root, &place.bus),
         Body::Fake => None,
     };
-    let memory_mib = device.memory_info()?.total / MIB;
+    // A GPU that shares the machine's memory has none of its own to tell.
+    let memory_mib = device.memory_info().map_or(0, |memory| memory.total / MIB);
     Ok(Card { index, uuid: device.uuid()?, name: device.name()?, memory_mib, numa_node, body })
 }
 
@@ -133,7 +145,10 @@ pub(super) fn readings(nvml: &Nvml, uuid: &str) -> Readings {
 
 /// A GPU that fell off the bus answers nothing.
 pub(super) fn is_alive(nvml: &Nvml, uuid: &str) -> Result<(), NvmlError> {
-    nvml.device_by_uuid(uuid)?.memory_info().map(drop)
+    match nvml.device_by_uuid(uuid)?.memory_info() {
+        Ok(_) | Err(NvmlError::NotSupported) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
@@ -144,6 +159,13 @@ mod tests {
     fn the_bus_address_is_the_kernels() {
         assert_eq!(bus_address("00000000:3B:00.0"), "0000:3b:00.0");
         assert_eq!(bus_address("0000:3B:00.0"), "0000:3b:00.0");
+    }
+
+    #[test]
+    fn the_drivers_folder_is_where_its_library_is_mapped() {
+        let maps = "55d0-55d1 r--p 0000 08:01 1 /usr/bin/volley\n7f00-7f01 rw-p 0000 00:00 0 \n\
+                    7f02-7f03 r-xp 0000 08:01 2 /opt/my driver/libnvidia-ml.so.580.1\n";
+        assert_eq!(folder_in(maps), Some(PathBuf::from("/opt/my driver")));
     }
 
     #[test]

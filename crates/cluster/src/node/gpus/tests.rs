@@ -136,7 +136,7 @@ impl Machine {
 
     fn gpus(&self) -> Gpus {
         let root = self.root.path();
-        Gpus::new(root, vec![whole(0, 1), whole(1, 0), part()], 2, driver::Files::find(root, VERSION))
+        Gpus::new(root, vec![whole(0, 1), whole(1, 0), part()], 2, driver::Files::find(root, VERSION, None))
     }
 
     /// What is mounted where, relative to the machine's root; file systems of its own are `tmpfs`.
