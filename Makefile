@@ -7,10 +7,10 @@ TEST := $(if $(shell command -v cargo-nextest),cargo nextest run,cargo test)
 export VOLLEY = $(abspath $(TARGET)/debug/volley)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build check lint test demo bench clean
+.PHONY: help setup build check lint test demo gpu-proof bench clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install what is missing on this machine (Debian; does nothing when all is there)
 	@tests/setup.sh
@@ -33,6 +33,9 @@ test: setup lint ## Everything: format, lint, all tests, the tour of the README,
 
 demo: setup build ## Show the main job: a cluster comes up and kubectl works with it
 	VOLLEY=$(abspath $(TARGET)/release/volley) tests/demo.sh
+
+gpu-proof: build ## Show on a machine with an NVIDIA GPU what docs/notes/gpu.md says (as root)
+	VOLLEY=$(abspath $(TARGET)/release/volley) tests/gpu-proof.sh
 
 bench: setup build ## Measure, and print the figures that bench/README.md explains
 	cargo run --release -p volley-bench

@@ -13,4 +13,5 @@ mod streams;
 mod life;
 mod networks;
 mod unprivileged;
+mod gpus;
 mod latency;

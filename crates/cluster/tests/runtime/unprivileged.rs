@@ -14,7 +14,7 @@ fn nobody() -> Launcher {
 }
 
 /// A pod folder that an ordinary user owns.
-async fn pod(place: &Place, mode: Mode) -> Pod {
+pub async fn pod(place: &Place, mode: Mode) -> Pod {
     must_be_root();
     std::fs::create_dir_all(place.pod_folder()).unwrap();
     for folder in [place.folder.path(), &place.pod_folder()] {
