@@ -2,14 +2,17 @@
 //!
 //! Reading order: `pods` (which pods are here, one worker each) → `worker` (observe → `plan::node` → do → report) →
 //! `container` (a pod's words as a demand on the runtime) → the things that containers are given: `keeper` (images),
-//! `network`, `volumes`, `gpus`, `handlers` (probes and hooks). `machine` is the Node object and its heart-beat,
+//! `network`, `volumes`, `gpus`, `handlers` (probes and hooks). `machine` is the Node object and its heart-beat
+//! (`facts` reads the machine, `pressure` watches what runs short),
 //! `access` what clients do with a running pod, `usage` what it uses.
 
 pub mod access;
+pub mod facts;
 pub mod gpus;
 pub mod handlers;
 pub mod machine;
 pub mod network;
+pub mod pressure;
 pub mod usage;
 pub mod volumes;
 

@@ -71,8 +71,8 @@ pub struct Wanted<'a> {
     pub amounts: &'a NodeAmounts,
     pub device_labels: &'a BTreeMap<String, String>,
     pub pressures: Pressures,
-    /// Names and bytes of each image.
-    pub images: &'a [(Vec<String>, u64)],
+    /// Names and bytes of each image; `None` leaves the list as it is.
+    pub images: Option<&'a [(Vec<String>, u64)]>,
 }
 
 pub fn amounts(facts: &Facts, inventory: &Inventory) -> NodeAmounts {
@@ -177,9 +177,11 @@ impl Wanted<'_> {
             "capacity": wire(&self.amounts.capacity), "allocatable": wire(&self.amounts.allocatable),
             "addresses": addresses, "nodeInfo": self.node_info(), "conditions": self.conditions(node, now),
         });
-        let images = self.wire_images();
-        if !images.is_empty() || at(node, "status.images").is_some() {
-            status["images"] = images.into();
+        if let Some(images) = self.images {
+            let is_listed = at(node, "status.images").is_some();
+            if is_listed || !images.is_empty() {
+                status["images"] = wire_images(images).into();
+            }
         }
         status
     }
@@ -215,16 +217,16 @@ impl Wanted<'_> {
         conditions.extend(before.into_iter().filter(|condition| !is_own(condition)));
         conditions
     }
+}
 
-    fn wire_images(&self) -> Vec<Value> {
-        let mut images: Vec<&(Vec<String>, u64)> = self.images.iter().collect();
-        images.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
-        let wire = |(names, bytes): &(Vec<String>, u64)| {
-            let names: Vec<&String> = names.iter().take(IMAGE_NAMES_MAX).collect();
-            json!({"names": names, "sizeBytes": bytes})
-        };
-        images.into_iter().take(IMAGES_MAX).map(wire).collect()
-    }
+fn wire_images(images: &[(Vec<String>, u64)]) -> Vec<Value> {
+    let mut images: Vec<&(Vec<String>, u64)> = images.iter().collect();
+    images.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+    let wire = |(names, bytes): &(Vec<String>, u64)| {
+        let names: Vec<&String> = names.iter().take(IMAGE_NAMES_MAX).collect();
+        json!({"names": names, "sizeBytes": bytes})
+    };
+    images.into_iter().take(IMAGES_MAX).map(wire).collect()
 }
 
 type Words = (&'static str, &'static str);
@@ -359,7 +361,7 @@ mod tests {
     fn update(sample: &Sample, pressures: Pressures, node: &mut Value, now: Timestamp) -> usize {
         let amounts = amounts(&sample.facts, &sample.inventory);
         let (facts, runtime, device_labels) = (&sample.facts, Some(&sample.runtime), &sample.labels);
-        let wanted = Wanted { facts, runtime, amounts: &amounts, device_labels, pressures, images: &[] };
+        let wanted = Wanted { facts, runtime, amounts: &amounts, device_labels, pressures, images: None };
         if node.is_null() {
             *node = wanted.object(now);
             return 1;
