@@ -257,9 +257,13 @@ async fn a_probe_can_run_beside_others_and_a_hook_can_sleep() {
     let handler = Handler::Exec(vec!["true".to_owned()]);
     let spawned = tokio::spawn(async move {
         let owned = String::from("done");
-        run(&handler, PATIENCE, async move |_: &[String], _: Duration| Ok((0, owned))).await
+        let exec = async move |command: &[String], _: Duration| {
+            tokio::task::yield_now().await;
+            Ok((0, format!("{command:?} {owned}")))
+        };
+        run(&handler, PATIENCE, exec).await
     });
-    assert_eq!(spawned.await.unwrap(), Ok("done".to_owned()));
+    assert_eq!(spawned.await.unwrap(), Ok("[\"true\"] done".to_owned()));
     tokio::time::pause();
     let (sleep, started) = (Handler::Sleep { seconds: 3600 }, tokio::time::Instant::now());
     assert_eq!(run_hook(&sleep, Duration::from_secs(30), no_exec).await, Ok(String::new()));
