@@ -172,7 +172,7 @@ impl Shell {
             Controller::Definition => self.sync_definition(name).await,
             Controller::EventExpiry => self.sync_events().await,
             Controller::Scheduler => self.schedule().await,
-            Controller::OwnNode => self.sync_own_node().await,
+            Controller::OwnNode => self.sync_own_node(name).await,
             Controller::NodeTaints => self.sync_node_taints(name).await,
             Controller::PodEnd => self.sync_pod_end(name).await,
         }

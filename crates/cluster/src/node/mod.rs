@@ -3,13 +3,13 @@
 //! Reading order: `pods` (which pods are here, one worker each) → `worker` (observe → `plan::node` → begin → report) →
 //! `deeds` (what takes time) → `container` (a pod's words as a demand on the runtime) → what containers are given:
 //! `keeper` (images), `grants` and `gpus`, `network`, `volumes`, `handlers` (probes and hooks). `record` and `leavings`
-//! are what survives the process. `machine` is the Node object and its heart-beat, `pressure` what happens when the
+//! are what survives the process. `machine` is the Node object and its heart-beat (`facts` reads the machine), `pressure` what happens when the
 //! machine runs short, `access` what clients do with a running pod, `usage` what it uses.
 
 pub mod access;
 mod container;
 mod deeds;
-mod facts;
+pub mod facts;
 pub mod gpus;
 mod grants;
 pub mod handlers;

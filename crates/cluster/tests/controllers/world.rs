@@ -32,6 +32,11 @@ impl World {
     }
 
     pub async fn start_with(options: Options) -> World {
+        World::start_after(options, async |_: &World| {}).await
+    }
+
+    /// Starts the controllers after something was done on the server that they then find.
+    pub async fn start_after(options: Options, prepare: impl AsyncFnOnce(&World)) -> World {
         let folder = tempfile::tempdir().unwrap();
         let pki = Pki::open(folder.path(), &["127.0.0.1".to_owned()]).unwrap();
         let server = ApiServer::open(Store::in_memory(options), &pki).await;
@@ -39,8 +44,11 @@ impl World {
         server.bootstrap(6443).await.unwrap();
         let stop = CancellationToken::new();
         let home = folder.path().to_owned();
-        tokio::spawn(controllers::run(server.clone(), home.clone(), stop.clone()));
-        World { server, home, _folder: folder, _stop: stop.drop_guard() }
+        let world =
+            World { server: server.clone(), home: home.clone(), _folder: folder, _stop: stop.clone().drop_guard() };
+        prepare(&world).await;
+        tokio::spawn(controllers::run(server, home, stop));
+        world
     }
 
     pub fn local(&self) -> Local<'_> {

@@ -13,6 +13,14 @@ use volley_api::kube::quantity::Quantity;
 use volley_api::kube::{at, text, time};
 
 pub const COMPONENT: &str = "default-scheduler";
+/// Only so many pods, those whose turn is next, hear new numbers while their reason stays the same: otherwise every pod
+/// that ends would rewrite all that wait.
+const RETOLD_MAX: usize = 32;
+/// How many nodes' numbers, and of each how many holders, a message names.
+const NODES_SHOWN: usize = 3;
+const HOLDERS_SHOWN: usize = 3;
+/// An event's message may have 1024 bytes.
+const MESSAGE_BYTES_MAX: usize = 1000;
 
 #[derive(Debug)]
 pub struct Observed<'a> {
@@ -46,20 +54,36 @@ pub struct Placement {
     pub unplaced: Plan,
 }
 
-/// A node and what is left of it.
+/// A node, what is left of it, and who has the rest.
 struct Room<'a> {
     node: &'a Value,
     free: Usage,
+    held: Vec<(&'a Value, Usage)>,
+}
+
+impl<'a> Room<'a> {
+    fn name(&self) -> &'a str {
+        text(self.node, "metadata.name")
+    }
+
+    fn give(&mut self, pod: &'a Value, amounts: Usage) {
+        take(&mut self.free, &amounts);
+        self.held.push((pod, amounts));
+    }
+
+    fn left(&self, resource: &str) -> Quantity {
+        self.free.get(resource).copied().unwrap_or(Quantity::ZERO)
+    }
 }
 
 pub fn place(seen: &Observed, now: Timestamp) -> Placement {
-    let mut rooms: Vec<Room> = seen.nodes.iter().map(|node| Room { node, free: allocatable(node) }).collect();
-    rooms.sort_by_key(|room| text(room.node, "metadata.name"));
-    let by_name: BTreeMap<&str, usize> =
-        rooms.iter().enumerate().map(|(at, room)| (text(room.node, "metadata.name"), at)).collect();
+    let room = |node| Room { node, free: allocatable(node), held: Vec::new() };
+    let mut rooms: Vec<Room> = seen.nodes.iter().map(room).collect();
+    rooms.sort_by_key(Room::name);
+    let by_name: BTreeMap<&str, usize> = rooms.iter().enumerate().map(|(at, room)| (room.name(), at)).collect();
     for pod in seen.placed {
         if let Some(at) = by_name.get(text(pod, "spec.nodeName")) {
-            take(&mut rooms[*at].free, &requests(pod));
+            rooms[*at].give(pod, requests(pod));
         }
     }
     let mut waiting: Vec<&Value> = seen.waiting.iter().collect();
@@ -69,6 +93,7 @@ pub fn place(seen: &Observed, now: Timestamp) -> Placement {
         (Reverse(priority), text(pod, "metadata.creationTimestamp"), name)
     });
     let mut placement = Placement::default();
+    let mut unplaced = 0;
     for pod in waiting {
         let wish = requests(pod);
         let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
@@ -83,11 +108,18 @@ pub fn place(seen: &Observed, now: Timestamp) -> Placement {
         }
         match chosen {
             Some(position) => {
-                take(&mut rooms[position].free, &wish);
-                let node = text(rooms[position].node, "metadata.name").to_owned();
+                rooms[position].give(pod, wish);
+                let node = rooms[position].name().to_owned();
                 placement.bind.push(Binding { pod: target(pod), node });
             }
-            None => tell(pod, why(rooms.len(), &reasons), now, &mut placement.unplaced),
+            None => {
+                let reason = why(rooms.len(), &reasons);
+                unplaced += 1;
+                if unplaced <= RETOLD_MAX || !told(pod).starts_with(&reason) {
+                    let message = with_numbers(reason, &rooms, pod, &wish);
+                    tell(pod, message, now, &mut placement.unplaced);
+                }
+            }
         }
     }
     placement
@@ -115,6 +147,49 @@ fn why(nodes: usize, reasons: &BTreeMap<String, usize>) -> String {
     let mut listed: Vec<String> = reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     listed.sort();
     format!("0/{nodes} nodes are available: {}.", listed.join(", "))
+}
+
+/// The reason, and after it what of which node was asked for, is free, is there in all, and who has it:
+/// `Node n: nvidia.com/gpu asked 2, free 1 of 4; held by default/a (2), default/b (1).`
+fn with_numbers(reason: String, rooms: &[Room], pod: &Value, wish: &Usage) -> String {
+    let is_short = |room: &&Room| refusals(room, pod, &Usage::new()).is_empty();
+    let mut message = reason;
+    for room in rooms.iter().filter(is_short).take(NODES_SHOWN) {
+        let parts: Vec<String> = short_of(room, wish).map(|(name, asked)| numbers(room, name, asked)).collect();
+        let sentence = format!(" Node {}: {}.", room.name(), parts.join("; "));
+        if message.len() + sentence.len() > MESSAGE_BYTES_MAX {
+            break;
+        }
+        message += &sentence;
+    }
+    message
+}
+
+fn numbers(room: &Room, resource: &str, asked: Quantity) -> String {
+    let total = allocatable(room.node).get(resource).copied().unwrap_or(Quantity::ZERO);
+    let free = room.left(resource).max(Quantity::ZERO);
+    let mut text = format!("{resource} asked {asked}, free {free} of {total}");
+    // Every pod counts as one of them; a list of names would say nothing.
+    if resource == "pods" {
+        return text;
+    }
+    let amount = |held: &Usage| held.get(resource).copied().filter(|amount| !amount.is_zero());
+    let mut holders: Vec<(Quantity, String)> =
+        room.held.iter().filter_map(|(pod, held)| Some((amount(held)?, full_name(pod)))).collect();
+    holders.sort_by(|a, b| (b.0, &a.1).cmp(&(a.0, &b.1)));
+    let shown: Vec<String> =
+        holders.iter().take(HOLDERS_SHOWN).map(|(amount, name)| format!("{name} ({amount})")).collect();
+    if !shown.is_empty() {
+        text += &format!("; held by {}", shown.join(", "));
+    }
+    if holders.len() > HOLDERS_SHOWN {
+        text += &format!(" and {} more", holders.len() - HOLDERS_SHOWN);
+    }
+    text
+}
+
+fn full_name(pod: &Value) -> String {
+    format!("{}/{}", text(pod, "metadata.namespace"), text(pod, "metadata.name"))
 }
 
 fn allocatable(node: &Value) -> Usage {
@@ -154,13 +229,17 @@ fn refusals(room: &Room, pod: &Value, wish: &Usage) -> Vec<String> {
     if !is_wanted(room.node, pod) {
         return one("node(s) didn't match Pod's node affinity/selector");
     }
-    let has_room =
-        |(name, amount): &(&String, &Quantity)| room.free.get(*name).copied().unwrap_or(Quantity::ZERO) >= **amount;
-    let short = wish.iter().filter(|row| !has_room(row)).map(|(name, _)| match name.as_str() {
+    let short = short_of(room, wish).map(|(name, _)| match name {
         "pods" => "Too many pods".to_owned(),
         name => format!("Insufficient {name}"),
     });
     short.collect()
+}
+
+/// What the node has too little of, with what was asked for.
+fn short_of<'a>(room: &Room, wish: &'a Usage) -> impl Iterator<Item = (&'a str, Quantity)> {
+    let asked = wish.iter().map(|(name, amount)| (name.as_str(), *amount));
+    asked.filter(|(name, amount)| room.left(name) < *amount)
 }
 
 fn is_ready(node: &Value) -> bool {
@@ -226,6 +305,13 @@ fn holds(wish: &Value, found: Option<&str>) -> bool {
         // Validation refuses other operators.
         _ => false,
     }
+}
+
+/// What the pod was told last.
+fn told(pod: &Value) -> &str {
+    let conditions = at(pod, "status.conditions").and_then(Value::as_array).into_iter().flatten();
+    let mut known = conditions.into_iter().filter(|condition| text(condition, "type") == "PodScheduled");
+    known.next().map_or("", |condition| text(condition, "message"))
 }
 
 /// Notes on the pod why it waits, and says so once for each new reason.
@@ -304,7 +390,58 @@ mod tests {
             slow,
             "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.",
         );
-        check(&[node("a", json!({}))], pod("p", "3", json!({})), "0/1 nodes are available: 1 Insufficient cpu.");
+        check(
+            &[node("a", json!({}))],
+            pod("p", "3", json!({})),
+            "0/1 nodes are available: 1 Insufficient cpu. Node a: cpu asked 3, free 2 of 2.",
+        );
+    }
+
+    #[test]
+    fn a_pod_that_must_wait_hears_the_numbers_and_who_holds_what() {
+        let gpus = |name: &str, count: &str, node: &str| {
+            let spec = json!({"nodeName": node, "containers": [{"name": "c", "resources": {"requests": {"nvidia.com/gpu": count}}}]});
+            pod(name, "0", spec)
+        };
+        let nodes = [
+            node("n", json!({"status": {"allocatable": {"nvidia.com/gpu": "4", "pods": "9"}}})),
+            node("tainted", json!({"spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}})),
+        ];
+        let held = [gpus("a", "1", "n"), gpus("b", "2", "n")];
+        let wish = gpus("p", "2", "");
+        let said = |placed: &[Value]| {
+            let seen = Observed { waiting: std::slice::from_ref(&wish), nodes: &nodes, placed };
+            let plan = place(&seen, Timestamp::UNIX_EPOCH).unplaced;
+            let Action::PatchStatus { patch, .. } = &plan.actions[0] else { panic!("a status is written") };
+            let condition = text(&patch["status"]["conditions"][0], "message").to_owned();
+            assert_eq!(condition, plan.events[0].message);
+            condition
+        };
+        let kube = "0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) had untolerated taint(s).";
+        let numbers = "Node n: nvidia.com/gpu asked 2, free 1 of 4; held by d/b (2), d/a (1).";
+        assert_eq!(said(&held), format!("{kube} {numbers}"));
+        let many: Vec<Value> = (0..4).map(|index| gpus(&format!("p{index}"), "1", "n")).collect();
+        let numbers = "Node n: nvidia.com/gpu asked 2, free 0 of 4; held by d/p0 (1), d/p1 (1), d/p2 (1) and 1 more.";
+        assert_eq!(said(&many), format!("{kube} {numbers}"));
+        let full: Vec<Value> = (0..9).map(|index| pod(&format!("q{index}"), "0", json!({"nodeName": "n"}))).collect();
+        let seen = Observed { waiting: &[pod("p", "0", json!({}))], nodes: &nodes[..1], placed: &full };
+        let told = &place(&seen, Timestamp::UNIX_EPOCH).unplaced.events[0].message;
+        assert_eq!(told, "0/1 nodes are available: 1 Too many pods. Node n: pods asked 1, free 0 of 9.");
+    }
+
+    #[test]
+    fn only_the_first_in_line_hear_new_numbers() {
+        let nodes = [node("n", json!({}))];
+        let waiting: Vec<Value> = (10..60).map(|index| pod(&format!("p{index}"), "3", json!({}))).collect();
+        let mut told = waiting.clone();
+        for (pod, action) in told.iter_mut().zip(placed(&waiting, &nodes).unplaced.actions) {
+            let Action::PatchStatus { patch, .. } = action else { panic!("a status is written") };
+            json_patch::merge(pod, &patch);
+        }
+        assert!(placed(&told, &nodes).unplaced.is_empty());
+        let holder = pod("holder", "1", json!({"nodeName": "n"}));
+        let seen = Observed { waiting: &told, nodes: &nodes, placed: &[holder] };
+        assert_eq!(place(&seen, Timestamp::UNIX_EPOCH).unplaced.events.len(), RETOLD_MAX);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeMap;
 
 /// The version that probed programs see in `User-Agent`.
-const AGENT_VERSION: &str = "1.35";
+pub const AGENT_VERSION: &str = "1.35";
 
 /// One thing to do, with nothing left to look up.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -22,6 +22,8 @@ pub mod termination;
 
 pub mod admission;
 pub mod devices;
+pub mod machine;
+pub mod pressure;
 pub mod resources;
 
 pub mod downward;
