@@ -19,7 +19,7 @@ pub mod network;
 mod log;
 mod record;
 mod leftovers;
-mod sys;
+pub(crate) mod sys;
 
 pub use shim::shim_main;
 

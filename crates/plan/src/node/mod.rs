@@ -28,8 +28,11 @@ pub mod downward;
 pub mod environment;
 mod expand;
 pub mod files;
+pub mod mounts;
+pub mod nfs;
 pub mod payload;
 mod service_links;
+pub mod volumes;
 
 #[cfg(test)]
 mod actions_tests;
