@@ -189,6 +189,12 @@ impl Local<'_> {
         self.server.other_subresource("create", &mut call, Form::JSON).await.map(drop)
     }
 
+    /// A token for a service account; `spec` is that of a TokenRequest.
+    pub fn token(&self, (namespace, account): (&str, &str), spec: Value) -> Result<Value, ApiError> {
+        let call = self.call(self.resource("", "serviceaccounts")?, namespace, account);
+        self.server.issue_token(&call, json!({"spec": spec}))
+    }
+
     async fn delete_with(
         &self,
         group: &str,

@@ -256,9 +256,14 @@ impl ApiServer {
     }
 
     /// A token for a service account (spec K-AUTH-5).
-    fn token(&self, call: &mut Call, form: Form) -> Result<Answer, ApiError> {
+    fn token(&self, call: &Call, form: Form) -> Result<Answer, ApiError> {
+        let request = loose(&call.content_type, &call.body, "TokenRequest")?;
+        Ok(answer::value(201, &self.issue_token(call, request)?, form))
+    }
+
+    /// The request with its answer filled in.
+    pub(super) fn issue_token(&self, call: &Call, mut request: Value) -> Result<Value, ApiError> {
         let account = self.stored(call)?;
-        let mut request = loose(&call.content_type, &call.body, "TokenRequest")?;
         let seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or(3600);
         request["spec"]["expirationSeconds"] = seconds.into();
         let errors = check_review("TokenRequest", &request);
@@ -297,7 +302,7 @@ impl ApiServer {
             json!({"name": account.name, "namespace": account.namespace, "creationTimestamp": time::seconds(call.now)});
         request["spec"]["audiences"] = json!(audiences);
         request["status"] = json!({"token": token, "expirationTimestamp": time::seconds(ends)});
-        Ok(answer::value(201, &request, form))
+        Ok(request)
     }
 }
 

@@ -32,8 +32,11 @@ mod expand;
 pub mod files;
 pub mod machine;
 pub mod pressure;
+pub mod mounts;
+pub mod nfs;
 pub mod payload;
 mod service_links;
+pub mod volumes;
 
 #[cfg(test)]
 mod actions_tests;

@@ -1,1 +1,276 @@
-//! See the parent's reading order.
+//! The pods' volumes: made below a pod's `volumes/`, kept up to date, shown to containers, and taken away.
+//!
+//! The pod's worker calls `Volumes`; `plan::node::volumes` says what each volume is made of. What lies elsewhere on the
+//! machine is a link in the folder, so that nothing but what is the pod's own can ever be removed with it.
+
+mod container;
+mod host;
+mod nfs;
+mod tokens;
+mod tree;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use container::{mounts, usage_over_limit};
+
+use crate::apiserver::ApiServer;
+use crate::runtime::spec::Mode;
+use crate::runtime::sys;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod, Volume};
+use serde::de::DeserializeOwned;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokens::TokenSource;
+use volley_plan::node::environment::Sources;
+use volley_plan::node::mounts::mounts_below;
+use volley_plan::node::payload::{Payload, payload};
+use volley_plan::node::volumes::{self, Backing, Lookup, Ownership, ownership, set_up_failed};
+
+pub struct Volumes {
+    server: Arc<ApiServer>,
+    mode: Mode,
+}
+
+/// Why a pod's volumes are not there; an event says so, and the node tries again.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct VolumeError {
+    pub reason: String,
+    pub message: String,
+}
+
+impl VolumeError {
+    fn mount(message: String) -> Self {
+        VolumeError { reason: "FailedMount".to_owned(), message }
+    }
+
+    fn unmount(message: String) -> Self {
+        VolumeError { reason: "FailedUnMount".to_owned(), message }
+    }
+}
+
+/// One volume to be made.
+struct Step {
+    name: String,
+    /// The name that events use.
+    label: String,
+    backing: Backing,
+    /// What stands in it, if the node writes it.
+    payload: Option<Payload>,
+}
+
+impl Volumes {
+    pub fn new(server: Arc<ApiServer>, mode: Mode) -> Volumes {
+        Volumes { server, mode }
+    }
+
+    /// Makes every volume of the pod below `folder`; what is there already is left or brought up to date.
+    pub async fn mount(&self, pod: &Pod, folder: &Path, sources: &Sources) -> Result<(), VolumeError> {
+        let steps = self.steps(pod, sources, |_| true).map_err(VolumeError::mount)?;
+        let maker = self.maker(pod, folder);
+        let made = blocking(move || {
+            fs::create_dir_all(&maker.folder).map_err(|error| cannot("make", &maker.folder, &error))?;
+            steps.iter().try_for_each(|step| maker.make(step).map(drop))
+        });
+        made.await.map_err(VolumeError::mount)
+    }
+
+    /// Brings what the node writes up to date; returns when a token has to be renewed.
+    pub async fn refresh(&self, pod: &Pod, folder: &Path, sources: &Sources) -> Result<Option<Timestamp>, VolumeError> {
+        let is_written = |backing: &Backing| matches!(backing, Backing::Written { .. });
+        let steps = self.steps(pod, sources, is_written).map_err(VolumeError::mount)?;
+        let maker = self.maker(pod, folder);
+        let refreshed = blocking(move || {
+            let mut earliest = None;
+            for step in steps.iter().filter(|step| maker.folder.join(&step.name).is_dir()) {
+                earliest = earliest.into_iter().chain(maker.make(step)?).min();
+            }
+            Ok(earliest)
+        });
+        refreshed.await.map_err(VolumeError::mount)
+    }
+
+    /// Unmounts and removes all of it, also what a killed process has left.
+    pub async fn unmount(&self, folder: &Path) -> Result<(), VolumeError> {
+        let folder = folder.to_owned();
+        blocking(move || clear(&folder)).await.map_err(VolumeError::unmount)
+    }
+
+    fn maker(&self, pod: &Pod, folder: &Path) -> Maker {
+        Maker {
+            folder: folder.to_owned(),
+            mode: self.mode,
+            // Without privileges there is but one user, to whom all belongs already.
+            ownership: if self.mode == Mode::Root { ownership(pod) } else { Ownership::default() },
+            tokens: TokenSource::new(self.server.clone(), pod),
+        }
+    }
+
+    fn steps(&self, pod: &Pod, sources: &Sources, is_wanted: fn(&Backing) -> bool) -> Result<Vec<Step>, String> {
+        let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
+        let steps = volumes.iter().filter_map(|volume| self.step(pod, volume, sources, is_wanted).transpose());
+        steps.collect()
+    }
+
+    fn step(
+        &self,
+        pod: &Pod,
+        volume: &Volume,
+        sources: &Sources,
+        is_wanted: fn(&Backing) -> bool,
+    ) -> Result<Option<Step>, String> {
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or("default");
+        let lookup = Lookup {
+            claim: &|name| self.get("persistentvolumeclaims", namespace, name),
+            volume: &|name| self.get("persistentvolumes", "", name),
+        };
+        let (label, backing) = volumes::backing(pod, volume, &lookup)?;
+        if !is_wanted(&backing) {
+            return Ok(None);
+        }
+        let is_memory = matches!(backing, Backing::Memory { .. });
+        if is_memory && self.mode == Mode::Rootless && volumes::is_private(pod, &volume.name) {
+            // The container gets a file system in memory of its own: see `mounts`.
+            return Ok(None);
+        }
+        let lacking = match &backing {
+            Backing::Memory { .. } => Some("medium Memory, used by several containers or with a subPath,"),
+            Backing::Nfs(_) => Some("kind nfs"),
+            Backing::Disk | Backing::Written { .. } | Backing::Host { .. } | Backing::Local { .. } => None,
+        };
+        if let Some(what) = lacking.filter(|_| self.mode != Mode::Root) {
+            let why = "needs a mount that only root may make; run volley as root, or use a volume on disk";
+            return Err(set_up_failed(&label, format!("a volume of {what} {why}")));
+        }
+        let payload = payload(pod, volume, sources).map_err(|why| set_up_failed(&label, why))?;
+        Ok(Some(Step { name: volume.name.clone(), label, backing, payload }))
+    }
+
+    fn get<T: DeserializeOwned>(&self, plural: &str, namespace: &str, name: &str) -> Option<T> {
+        let found = self.server.local("node").get("", plural, namespace, name)?;
+        serde_json::from_value(found).ok()
+    }
+}
+
+/// What making one pod's volumes takes, on a thread that may block.
+struct Maker {
+    folder: PathBuf,
+    mode: Mode,
+    ownership: Ownership,
+    tokens: TokenSource,
+}
+
+impl Maker {
+    /// Makes one volume; returns when it wants to be looked at again.
+    fn make(&self, step: &Step) -> Result<Option<Timestamp>, String> {
+        let made = match (&step.backing, &step.payload) {
+            (Backing::Written { is_secret }, payload) => {
+                let nothing = Payload::default();
+                self.write(&self.folder.join(&step.name), payload.as_ref().unwrap_or(&nothing), *is_secret)
+            }
+            (backing, _) => self.place(&self.folder.join(&step.name), backing).map(|()| None),
+        };
+        made.map_err(|why| set_up_failed(&step.label, why))
+    }
+
+    fn write(&self, place: &Path, payload: &Payload, is_secret: bool) -> Result<Option<Timestamp>, String> {
+        self.fresh_folder(place, 0o755)?;
+        if is_secret && self.mode == Mode::Root && !is_mount_point(place) {
+            memory_file_system(place, "mode=755")?;
+        }
+        let (files, renewal) = self.tokens.fill(payload, place, &self.ownership)?;
+        writer::write(place, &files, self.ownership.group).map_err(|error| cannot("write", place, &error))?;
+        Ok(renewal)
+    }
+
+    fn place(&self, place: &Path, backing: &Backing) -> Result<(), String> {
+        match backing {
+            Backing::Written { .. } => Ok(()),
+            Backing::Disk => {
+                let is_fresh = self.fresh_folder(place, 0o777)?;
+                self.share(place, is_fresh)
+            }
+            Backing::Memory { bytes } => {
+                self.fresh_folder(place, 0o777)?;
+                let is_fresh = !is_mount_point(place);
+                if is_fresh {
+                    let size = bytes.map_or(String::new(), |bytes| format!(",size={bytes}"));
+                    memory_file_system(place, &format!("mode=1777{size}"))?;
+                }
+                self.share(place, is_fresh)
+            }
+            Backing::Host { path, kind } => {
+                host::check(Path::new(path), kind)?;
+                host::link(place, Path::new(path)).map(drop)
+            }
+            Backing::Local { path } => {
+                host::check_local(Path::new(path))?;
+                let is_fresh = host::link(place, Path::new(path))?;
+                self.share(Path::new(path), is_fresh)
+            }
+            Backing::Nfs(share) => {
+                self.fresh_folder(place, 0o750)?;
+                if is_mount_point(place) { Ok(()) } else { nfs::mount(share, place) }
+            }
+        }
+    }
+
+    /// Makes a folder with this very mode; says whether it was missing.
+    fn fresh_folder(&self, place: &Path, mode: u32) -> Result<bool, String> {
+        let made = match fs::create_dir(place) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
+            made => made.and_then(|()| fs::set_permissions(place, Permissions::from_mode(mode))),
+        };
+        made.map(|()| true).map_err(|error| cannot("make", place, &error))
+    }
+
+    /// Gives a volume that is new to the pod to the pod's group.
+    fn share(&self, place: &Path, is_fresh: bool) -> Result<(), String> {
+        let Some(group) = self.ownership.group.filter(|_| is_fresh) else { return Ok(()) };
+        let shared = tree::share(place, group, self.ownership.only_on_mismatch);
+        shared.map_err(|error| cannot("give to the pod's fsGroup", place, &error))
+    }
+}
+
+fn memory_file_system(place: &Path, options: &str) -> Result<(), String> {
+    let mounted = sys::mount("tmpfs", place, "tmpfs", libc::MS_NOSUID | libc::MS_NODEV, options);
+    mounted.map_err(|error| cannot("mount a tmpfs on", place, &error))
+}
+
+/// Whether another file system begins here. A bind mount of the same one would go unseen; the node makes none.
+fn is_mount_point(place: &Path) -> bool {
+    let device = |path: &Path| fs::symlink_metadata(path).ok().map(|found| found.dev());
+    device(place) != place.parent().and_then(device)
+}
+
+fn cannot(what: &str, place: &Path, error: &io::Error) -> String {
+    format!("cannot {what} {}: {error}", place.display())
+}
+
+fn clear(folder: &Path) -> Result<(), String> {
+    // The kernel lists mounts by their true paths.
+    let folder = match fs::canonicalize(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found.map_err(|error| cannot("find", folder, &error))?,
+    };
+    let table = Path::new("/proc/self/mountinfo");
+    let mounts = fs::read(table).map_err(|error| cannot("read", table, &error))?;
+    for place in mounts_below(&String::from_utf8_lossy(&mounts), &folder) {
+        sys::unmount_detached(&place).map_err(|error| cannot("unmount", &place, &error))?;
+    }
+    tree::remove(&folder).map_err(|error| cannot("remove", &folder, &error))
+}
+
+/// Runs what may block beside the worker's thread.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, String> + Send + 'static) -> Result<T, String> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(stopped) => Err(format!("the node's work on the volumes ended: {stopped}")),
+    }
+}
