@@ -3,7 +3,7 @@
 use super::container::{Making, Refusal, sources};
 use super::keeper::{Found, Obtained};
 use super::volumes::VolumeError;
-use super::{Parts, handlers, paths};
+use super::{Parts, handlers, paths, volumes};
 use crate::images::error::ImageError;
 use crate::runtime::cgroup::Layout;
 use crate::runtime::client::{self, Adopted, RuntimeError, Streams};
@@ -112,8 +112,8 @@ impl Deeds {
     }
 
     pub fn unmount(&self) {
-        let (parts, folder) = (self.parts.clone(), paths::volumes(&self.folder));
-        self.go(async move { Note::Unmounted(parts.volumes.unmount(&folder).await) });
+        let folder = paths::volumes(&self.folder);
+        self.go(async move { Note::Unmounted(volumes::unmount(&folder).await) });
     }
 
     pub fn make_sandbox(&self, pod: &Pod, number: u32) {

@@ -23,6 +23,8 @@ const PROGRESS_EVERY_S: u64 = 5;
 pub struct Keeper {
     pub store: Store,
     maps: RwLock<Vec<ImageMap>>,
+    /// The images that are here, by their names and sizes, as the Node object lists them.
+    pub shown: Arc<RwLock<Vec<(Vec<String>, u64)>>>,
 }
 
 /// What a container's root is made of.
@@ -71,7 +73,7 @@ fn host_environment() -> Vec<String> {
 
 impl Keeper {
     pub fn new(store: Store, maps: Vec<ImageMap>) -> Keeper {
-        Keeper { store, maps: RwLock::new(maps) }
+        Keeper { store, maps: RwLock::new(maps), shown: Arc::default() }
     }
 
     pub fn maps(&self) -> Vec<ImageMap> {
@@ -105,8 +107,16 @@ impl Keeper {
         };
         let keyring = keyring(parts, pod)?;
         let image = self.store.pull(&reference, &keyring, PullPolicy::Always, progress(&reference)).await?;
+        self.show().await;
         let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         Ok(Obtained { image_id: image.pinned(), size_bytes: image.size, took_ms })
+    }
+
+    /// Brings the list of images for the Node object up to date.
+    pub async fn show(&self) {
+        let Ok(images) = self.store.list().await else { return };
+        let row = |image: &Image| (vec![image.pinned(), image.reference.to_string()], image.size);
+        *self.shown.write() = images.iter().map(row).collect();
     }
 
     /// Notes that a container of this image has started, so that collection spares it.

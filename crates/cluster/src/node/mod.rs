@@ -54,10 +54,14 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use volley_api::kube::status::ApiError;
+use volley_plan::node::pressure::{ContainerUsage, PodUsage};
+use volley_plan::node::seen::Eviction;
 use volumes::Volumes;
 
 /// Unused images are looked for this often.
 const COLLECT_EVERY: Duration = Duration::from_secs(300);
+/// Volumes with a limit are measured this often, as the kubelet does.
+const LIMITS_EVERY: Duration = Duration::from_secs(60);
 
 /// How the node is started.
 #[derive(Debug, Clone)]
@@ -195,10 +199,10 @@ impl Node {
         let store_options = StoreOptions { registries: options.registries, ..StoreOptions::default() };
         let store = Store::open(&home.join("images"), store_options).await.map_err(NodeError::Images)?;
         let network = Network::open(home, capabilities.mode).await.map_err(NodeError::Network)?;
-        let lacks = [capabilities.lacks.clone(), network.lacks()].concat();
-        let machine = Arc::new(Machine::observe(home, &capabilities, lacks, gpus.labels(), gpus.inventory()));
+        let machine = Arc::new(Machine::observe(home, &capabilities, network.lacks(), gpus.labels(), gpus.inventory()));
         let left = leavings::adopt(home).await.map_err(NodeError::Adopt)?;
         let (reporter, waiting) = Reporter::new();
+        let volumes = Volumes::new(server.clone(), capabilities.mode);
         let parts = Arc::new(Parts {
             home: home.to_owned(),
             launcher: options.launcher,
@@ -206,7 +210,7 @@ impl Node {
             machine,
             keeper: Keeper::new(store, options.image_maps),
             network,
-            volumes: Volumes::new(server.clone(), options.mode.unwrap_or(Mode::Root)),
+            volumes,
             gpus,
             grants: Grants::default(),
             pods: Pods::default(),
@@ -225,11 +229,14 @@ impl Node {
         tasks.spawn(until(stop.clone(), report::write(server.clone(), waiting)));
         tasks.spawn(parts.network.clone().run(server.clone(), stop.clone()));
         tasks.spawn(until(stop.clone(), collect_images(parts.clone())));
+        tasks.spawn(until(stop.clone(), watch_limits(parts.clone())));
         let sampler = Arc::new(usage::Sampler::default());
         tasks.spawn(sampler.clone().run(parts.clone(), stop.clone()));
-        server.set_node(Arc::new(access::Access::new(&parts.machine.name, parts.clone(), sampler)));
+        server.set_node(Arc::new(access::Access::new(&parts.machine.name, parts.clone(), sampler.clone())));
         let node = Arc::new(Node { parts: parts.clone() });
-        tasks.spawn(parts.machine.clone().run(server, node.image_list(), stop.clone()));
+        let images = parts.keeper.shown.clone();
+        tasks.spawn(parts.machine.clone().run(server, move || images.read().clone(), stop.clone()));
+        tasks.spawn(watch_pressure(parts, sampler, stop));
         Ok(node)
     }
 
@@ -273,10 +280,6 @@ impl Node {
         };
         self.parts.gpus.usage().into_iter().map(holding).collect()
     }
-
-    fn image_list(&self) -> impl Fn() -> Vec<(Vec<String>, u64)> + Send + Sync + 'static {
-        || Vec::new()
-    }
 }
 
 async fn images_in_use(parts: &Parts) -> BTreeSet<Digest> {
@@ -286,12 +289,66 @@ async fn images_in_use(parts: &Parts) -> BTreeSet<Digest> {
     parts.keeper.digests(names.iter().map(String::as_str)).await
 }
 
+/// Removes images that nobody uses when the disk fills up, and keeps the node's list of images current.
 async fn collect_images(parts: Arc<Parts>) {
     loop {
+        parts.keeper.show().await;
         tokio::time::sleep(COLLECT_EVERY).await;
-        let keep = images_in_use(&parts).await;
-        if let Err(error) = parts.keeper.store.collect(&keep, &CollectPolicy::default()).await {
-            tracing::warn!(%error, "unused images could not be removed");
+        free_disk(&parts).await;
+    }
+}
+
+async fn free_disk(parts: &Parts) {
+    let keep = images_in_use(parts).await;
+    if let Err(error) = parts.keeper.store.collect(&keep, &CollectPolicy::default()).await {
+        tracing::warn!(%error, "unused images could not be removed");
+    }
+}
+
+async fn watch_pressure(parts: Arc<Parts>, sampler: Arc<usage::Sampler>, stop: CancellationToken) {
+    let (observed, evicted, freed) = (parts.clone(), parts.clone(), parts.clone());
+    pressure::watch_pressure(
+        parts.machine.clone(),
+        move || pods_usage(&observed, &sampler),
+        move |uid, eviction| evicted.pods.evict(uid, eviction),
+        move || {
+            let parts = freed.clone();
+            async move { free_disk(&parts).await }
+        },
+        stop,
+    )
+    .await;
+}
+
+/// What the pods here use: memory as it was last measured, disk as it is found now.
+fn pods_usage(parts: &Parts, sampler: &usage::Sampler) -> Vec<PodUsage> {
+    let entries = parts.pods.entries();
+    let alive = entries.iter().filter(|entry| entry.is_taken() && !entry.is_over());
+    let measure = |entry: &Arc<pods::Entry>| {
+        let (pod, measured) = (entry.pod(), sampler.pod(&entry.uid));
+        let folder = paths::pods(&parts.home).join(&entry.uid);
+        let number = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let containers = volley_plan::node::containers(&pod).into_iter().map(|container| ContainerUsage {
+            memory_bytes: measured.get(&container.name).map_or(0, |usage| number(usage.memory_bytes)),
+            disk_bytes: number(volumes::usage(&paths::logs(&folder, &container.name))),
+            name: container.name,
+        });
+        let volume_bytes = number(volumes::usage(&paths::volumes(&folder)));
+        PodUsage { containers: containers.collect(), volume_bytes, pod: (*pod).clone(), processes: 0 }
+    };
+    alive.map(measure).collect()
+}
+
+/// Evicts pods whose volumes have outgrown their own limits.
+async fn watch_limits(parts: Arc<Parts>) {
+    loop {
+        tokio::time::sleep(LIMITS_EVERY).await;
+        for entry in parts.pods.entries().into_iter().filter(|entry| entry.is_taken() && !entry.is_over()) {
+            let (pod, folder) = (entry.pod(), paths::volumes(&paths::pods(&parts.home).join(&entry.uid)));
+            let over = tokio::task::spawn_blocking(move || volumes::usage_over_limit(&pod, &folder)).await;
+            if let Ok(Some(message)) = over {
+                parts.pods.evict(&entry.uid, Eviction { message, grace_seconds: 1 });
+            }
         }
     }
 }

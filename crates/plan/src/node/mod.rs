@@ -22,8 +22,6 @@ pub mod termination;
 
 pub mod admission;
 pub mod devices;
-pub mod machine;
-pub mod pressure;
 pub mod resources;
 
 pub mod downward;

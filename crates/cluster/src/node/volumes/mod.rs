@@ -65,6 +65,17 @@ struct Step {
     payload: Option<Payload>,
 }
 
+/// The bytes that a folder takes on disk; none if it cannot be read.
+pub fn usage(folder: &Path) -> u64 {
+    tree::usage(folder).unwrap_or(0)
+}
+
+/// Unmounts and removes all volumes below `folder`, also what a killed process has left.
+pub async fn unmount(folder: &Path) -> Result<(), VolumeError> {
+    let folder = folder.to_owned();
+    blocking(move || clear(&folder)).await.map_err(VolumeError::unmount)
+}
+
 impl Volumes {
     pub fn new(server: Arc<ApiServer>, mode: Mode) -> Volumes {
         Volumes { server, mode }
@@ -94,12 +105,6 @@ impl Volumes {
             Ok(earliest)
         });
         refreshed.await.map_err(VolumeError::mount)
-    }
-
-    /// Unmounts and removes all of it, also what a killed process has left.
-    pub async fn unmount(&self, folder: &Path) -> Result<(), VolumeError> {
-        let folder = folder.to_owned();
-        blocking(move || clear(&folder)).await.map_err(VolumeError::unmount)
     }
 
     fn maker(&self, pod: &Pod, folder: &Path) -> Maker {
