@@ -5,7 +5,9 @@
 use crate::cluster::ClusterVerb;
 use crate::completions::Completions;
 use crate::down::Down;
+use crate::gpus::Gpus;
 use crate::home::Home;
+use crate::image::ImageVerb;
 use crate::kubeconfig::Kubeconfig;
 use crate::logs::LogFormat;
 use crate::status::StatusVerb;
@@ -54,6 +56,8 @@ enum Verb {
     Down(Down),
     Status(StatusVerb),
     Cluster(ClusterVerb),
+    Image(ImageVerb),
+    Gpus(Gpus),
     Kubeconfig(Kubeconfig),
     Completions(Completions),
     Version(Version),
@@ -68,6 +72,8 @@ impl Cli {
             Verb::Down(verb) => verb.run(&home()?),
             Verb::Status(verb) => verb.run(&home()?),
             Verb::Cluster(verb) => verb.run(&global, &home()?),
+            Verb::Image(verb) => verb.run(&home()?),
+            Verb::Gpus(verb) => verb.run(&home()?),
             Verb::Kubeconfig(verb) => verb.run(&home()?),
             Verb::Completions(verb) => verb.run(),
             Verb::Version(verb) => verb.run(),

@@ -5,7 +5,8 @@ mod backup;
 
 use crate::cli::Global;
 use crate::home::Home;
-use crate::host::{self, Hangup, Listen};
+use crate::host::{self, Hangup};
+use crate::settings::Settings;
 use anyhow::Result;
 use api::Api;
 use backup::{Backup, Restore};
@@ -16,9 +17,13 @@ const EXAMPLES: &str = "\
 Examples:
   volley cluster                          serve until interrupted, for service managers and containers
   volley cluster --listen 0.0.0.0:6443
+  volley cluster --fake-gpus 4            a node that pretends to have GPUs
   volley cluster api                      which kinds run, are only stored, are not served
   volley cluster backup before.volley
-  volley cluster restore before.volley";
+  volley cluster restore before.volley
+
+SIGTERM leaves pods running, and the next start adopts them. Ctrl-C ends them, as `volley down` does.
+Options that are not given are looked up in config.yaml in the home, where they are keys: `fake-gpus: 4`.";
 
 /// Run the embedded cluster in the foreground, or look after its store
 #[derive(Args)]
@@ -27,7 +32,7 @@ pub struct ClusterVerb {
     #[command(subcommand)]
     what: Option<What>,
     #[command(flatten)]
-    listen: Listen,
+    settings: Settings,
 }
 
 #[derive(Subcommand)]
@@ -44,7 +49,7 @@ impl ClusterVerb {
             Some(What::Backup(verb)) => verb.run(home),
             Some(What::Restore(verb)) => verb.run(home),
             None => {
-                host::run(global, home, &self.listen, Hangup::Stops, |ready| {
+                host::run(global, home, &self.settings, Hangup::Stops, |ready| {
                     if let Some(note) = &ready.note {
                         eprintln!("note: {note}");
                     }

@@ -1,16 +1,20 @@
-//! How verbs talk to the running process: one line of JSON each way over `$VOLLEY_HOME/volley.sock`.
+//! How verbs talk to the running process: one line of JSON each way over `$VOLLEY_HOME/volley.sock`, and before the answer
+//! a line for each step of what takes long.
 //!
 //! The socket answers from the moment a process has claimed the home; questions wait until it is ready. A socket that
 //! nobody answers belongs to a process that is gone.
 
 use crate::failure::Report;
 use crate::home::Home;
-use crate::host::Running;
+use crate::host::StopRequest;
+use crate::host::running::Running;
+use crate::image::map::MapRow;
+use crate::image::work::{ImageAsk, Listed, Step};
 use crate::status::Status;
 use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, Permissions};
-use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net as blocking;
@@ -20,11 +24,14 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, watch};
+use volley_cluster::node::GpuHolding;
 
 /// Longest path that fits a socket's address (108 bytes with the final zero).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
-/// A request is a word and at most one path.
-const REQUEST_BYTES_MAX: u64 = 16 << 10;
+/// A request is a word and a few paths or names.
+const REQUEST_BYTES_MAX: u64 = 64 << 10;
+/// Steps that wait for a slow reader; further ones are left out, since each tells all.
+const STEPS_MAX: usize = 64;
 /// A healthy process answers in milliseconds, one that reads a very large store in seconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -34,8 +41,25 @@ pub enum Ask {
     Status,
     /// Write a backup of the cluster to this absolute path.
     Backup(PathBuf),
-    /// Stop; the connection closes when everything has ended.
-    Stop,
+    Image(ImageAsk),
+    /// Read the kept image maps again, and say which hold.
+    Maps,
+    Gpus,
+    /// End the pods, giving each this long, and stop; the connection closes when everything has ended.
+    Down {
+        grace_s: u64,
+    },
+}
+
+impl Ask {
+    /// How long to wait for the next line; without end where the work has none that we know.
+    fn patience(&self) -> Option<Duration> {
+        match self {
+            Ask::Status | Ask::Maps | Ask::Gpus => Some(ANSWER_TIMEOUT),
+            Ask::Down { grace_s } => Some(ANSWER_TIMEOUT.saturating_add(Duration::from_secs(*grace_s))),
+            Ask::Backup(_) | Ask::Image(_) => None,
+        }
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -43,6 +67,11 @@ pub enum Ask {
 pub enum Answer {
     Status(Status),
     Saved(Saved),
+    Images(Vec<Listed>),
+    Maps(Vec<MapRow>),
+    Gpus(Vec<GpuHolding>),
+    /// Not the answer yet.
+    Step(Step),
     Stopping,
     Failed(Report),
 }
@@ -59,18 +88,32 @@ pub struct Saved {
 
 /// Asks the running process; `None` when there is none, or when it ended instead of answering.
 pub fn ask(home: &Home, question: &Ask) -> Result<Option<Answer>> {
-    let Some(mut stream) = connect(home)? else { return Ok(None) };
-    let line = exchange(&mut stream, question).with_context(|| {
-        let log = home.log();
-        format!("the running process did not answer\nhint: its log is `{}`", log.display())
-    })?;
-    if line.is_empty() {
-        return Ok(None);
-    }
-    match serde_json::from_str(&line).with_context(|| format!("the running process answered `{line}`"))? {
-        Answer::Failed(report) => Err(report.into()),
-        Answer::Stopping => wait_for_end(stream, home).map(|()| Some(Answer::Stopping)),
-        answer @ (Answer::Status(_) | Answer::Saved(_)) => Ok(Some(answer)),
+    ask_with(home, question, |_| ())
+}
+
+/// The same for what takes long: `on_step` hears how far it is.
+pub fn ask_with(home: &Home, question: &Ask, on_step: impl Fn(Step)) -> Result<Option<Answer>> {
+    let Some(stream) = connect(home)? else { return Ok(None) };
+    stream.set_read_timeout(question.patience())?;
+    let mut stream = BufReader::new(stream);
+    let mut request = Some(serde_json::to_string(question)? + "\n");
+    loop {
+        let line = exchange(&mut stream, request.take()).with_context(|| {
+            let log = home.log();
+            format!("the running process did not answer\nhint: its log is `{}`", log.display())
+        })?;
+        if line.is_empty() {
+            return Ok(None);
+        }
+        match serde_json::from_str(&line).with_context(|| format!("the running process answered `{line}`"))? {
+            Answer::Step(step) => on_step(step),
+            Answer::Failed(report) => return Err(report.into()),
+            Answer::Stopping => {
+                wait_for_end(stream, home)?;
+                return Ok(Some(Answer::Stopping));
+            }
+            answer => return Ok(Some(answer)),
+        }
     }
 }
 
@@ -84,25 +127,27 @@ fn connect(home: &Home) -> Result<Option<blocking::UnixStream>> {
     }
 }
 
-/// One line there, one line back; an empty one from a process that ends, whether or not it still took ours.
-fn exchange(stream: &mut blocking::UnixStream, question: &Ask) -> Result<String> {
-    let may_take_long = matches!(question, Ask::Backup(_));
-    stream.set_read_timeout((!may_take_long).then_some(ANSWER_TIMEOUT))?;
-    let request = serde_json::to_string(question)? + "\n";
+/// A line there, if there is one to send, and one back; an empty one from a process that ends, whether or not it took ours.
+fn exchange(stream: &mut BufReader<blocking::UnixStream>, request: Option<String>) -> Result<String> {
     let mut line = String::new();
-    let exchanged = stream.write_all(request.as_bytes()).and_then(|()| BufReader::new(stream).read_line(&mut line));
-    match exchanged {
+    let sent = stream.get_mut().write_all(request.unwrap_or_default().as_bytes());
+    match sent.and_then(|()| stream.read_line(&mut line)) {
         Err(error) if !matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => Err(error.into()),
         Ok(_) | Err(_) => Ok(line),
     }
 }
 
-/// The process keeps the connection of the one who stopped it, and its end closes it.
-fn wait_for_end(mut stream: blocking::UnixStream, home: &Home) -> Result<()> {
-    io::copy(&mut stream, &mut io::sink()).map(drop).with_context(|| {
+/// The process keeps the connection of the one who stopped it, and its end closes it; a line before that says what failed.
+fn wait_for_end(mut stream: impl Read, home: &Home) -> Result<()> {
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).with_context(|| {
         let log = home.log();
-        format!("the process has not ended after {ANSWER_TIMEOUT:?}\nhint: its log is `{}`", log.display())
-    })
+        format!("the process takes long to end\nhint: its log is `{}`", log.display())
+    })?;
+    match serde_json::from_str(&rest) {
+        Ok(Answer::Failed(report)) => Err(report.into()),
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 /// Binds the socket, in place of one that a dead process left. Call it with the home claimed.
@@ -135,7 +180,7 @@ fn reach<T>(path: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> io::Result
 pub async fn serve(
     listener: UnixListener,
     running: watch::Receiver<Option<Arc<Running>>>,
-    stops: mpsc::Sender<UnixStream>,
+    stops: mpsc::Sender<StopRequest>,
 ) {
     loop {
         match listener.accept().await {
@@ -159,28 +204,55 @@ pub async fn serve(
 async fn converse(
     mut stream: UnixStream,
     mut running: watch::Receiver<Option<Arc<Running>>>,
-    stops: mpsc::Sender<UnixStream>,
+    stops: mpsc::Sender<StopRequest>,
 ) -> Result<()> {
     let mut line = String::new();
     let (reader, _) = stream.split();
     tokio::io::BufReader::new(reader.take(REQUEST_BYTES_MAX)).read_line(&mut line).await?;
     let answer = match serde_json::from_str(&line) {
-        Ok(Ask::Stop) => {
+        Ok(Ask::Down { grace_s }) => {
             send(&mut stream, &Answer::Stopping).await?;
-            stops.send(stream).await.map_err(|_| anyhow!("the process is stopping already"))?;
+            let request = StopRequest { grace: Duration::from_secs(grace_s), asked: stream };
+            stops.send(request).await.map_err(|_| anyhow!("the process is stopping already"))?;
             return Ok(());
         }
         Ok(Ask::Status) => Ok(Answer::Status(ready(&mut running).await?.status().await)),
         Ok(Ask::Backup(file)) => ready(&mut running).await?.backup(file).await.map(Answer::Saved),
+        Ok(Ask::Image(question)) => work(&mut stream, ready(&mut running).await?, question).await?.map(Answer::Images),
+        Ok(Ask::Maps) => ready(&mut running).await?.read_maps().map(Answer::Maps),
+        Ok(Ask::Gpus) => ready(&mut running).await?.gpus().map(Answer::Gpus),
         Err(error) => Err(anyhow!(error).context("the request is not understood")),
     };
     let answer = answer.unwrap_or_else(|error| Answer::Failed(Report::from(&error)));
     send(&mut stream, &answer).await
 }
 
+/// Works on images and tells each step; gives up, by an error, when nobody listens any more.
+async fn work(stream: &mut UnixStream, running: Arc<Running>, question: ImageAsk) -> Result<Result<Vec<Listed>>> {
+    let (sender, mut steps) = mpsc::channel(STEPS_MAX);
+    // The next step tells as much as one that finds no room.
+    let on_step = Arc::new(move |step| drop(sender.try_send(step)));
+    let work = running.work_on_images(question, on_step);
+    tokio::pin!(work);
+    let mut nothing = [0];
+    loop {
+        tokio::select! {
+            done = &mut work => return Ok(done),
+            Some(step) = steps.recv() => send(stream, &Answer::Step(step)).await?,
+            // Whoever asked says nothing more, so this is their end.
+            _ = stream.read(&mut nothing) => return Err(anyhow!("the one who asked has gone")),
+        }
+    }
+}
+
 async fn ready(running: &mut watch::Receiver<Option<Arc<Running>>>) -> Result<Arc<Running>> {
     let seen = running.wait_for(Option::is_some).await.context("the process ended while it started")?;
     seen.clone().context("`wait_for` returned something else than it waited for")
+}
+
+/// Tells the one who asked for the end that it went wrong.
+pub async fn tell_failure(stream: &mut UnixStream, error: &anyhow::Error) -> Result<()> {
+    send(stream, &Answer::Failed(Report::from(error))).await
 }
 
 async fn send(stream: &mut UnixStream, answer: &Answer) -> Result<()> {
@@ -212,8 +284,9 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_one_word_or_a_word_and_a_path() {
+    fn questions_are_a_word_and_what_belongs_to_it() {
         assert_eq!(serde_json::to_string(&Ask::Status).unwrap(), r#""status""#);
         assert_eq!(serde_json::to_string(&Ask::Backup("/a b".into())).unwrap(), r#"{"backup":"/a b"}"#);
+        assert_eq!(serde_json::to_string(&Ask::Down { grace_s: 3 }).unwrap(), r#"{"down":{"grace_s":3}}"#);
     }
 }

@@ -64,6 +64,25 @@ impl Home {
         self.folder.join("cluster")
     }
 
+    /// Settings that a start reads.
+    pub fn config(&self) -> PathBuf {
+        self.folder.join("config.yaml")
+    }
+
+    /// What `volley image map` keeps.
+    pub fn image_maps(&self) -> PathBuf {
+        self.folder.join("image-maps")
+    }
+
+    pub fn images(&self) -> PathBuf {
+        self.folder.join("images")
+    }
+
+    /// Opens the lock of those who change the images; who adds holds it shared, who removes alone.
+    pub fn images_lock(&self) -> Result<File> {
+        self.open_lock("volley.images")
+    }
+
     fn pid(&self) -> PathBuf {
         self.folder.join("volley.pid")
     }

@@ -1,26 +1,33 @@
 //! The process that runs the parts: claim the home, start, say so, wait for the end, stop.
 //!
-//! `up` (in the background or the foreground) and `cluster` call `run`; verbs reach the process through `control`.
+//! `up` (in the background or the foreground) and `cluster` call `run`; verbs reach the process through `control`, which
+//! asks `running`. A signal to terminate leaves pods running for the next start, as it does with a kubelet; an interrupt and
+//! `volley down` end them.
+
+pub mod running;
 
 use crate::cli::Global;
-use crate::control::{self, Saved};
+use crate::control;
+use crate::down::GRACE_DEFAULT_S;
 use crate::home::{Claim, Home, write_private};
+use crate::image::map;
 use crate::logs;
-use crate::status::{self, PartStatus, Process, Status};
+use crate::settings::Settings;
+use crate::status::{self, Status};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use jiff::Timestamp;
+use futures::FutureExt;
+use running::Running;
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use volley_cluster::apiserver::serve::ServeError;
-use volley_cluster::{Cluster, ClusterError, Options};
+use volley_cluster::{Cluster, ClusterError, Options, node};
 
 /// Where kubectl looks for an API server by custom.
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6443);
@@ -33,7 +40,7 @@ const CLAIM_PAUSE: Duration = Duration::from_millis(5);
 const WORKER_THREADS: usize = 2;
 
 /// How the parts listen.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct Listen {
     /// Where the API answers; port 0 takes a free one [default: 127.0.0.1:6443, or a free port if that is taken]
     #[arg(long, value_name = "ADDR")]
@@ -60,17 +67,26 @@ pub enum Hangup {
     IsIgnored,
 }
 
+/// Claims the home for as long as `work` takes, if no process runs in it.
+pub fn alone<T>(home: &Home, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let _claim = claim(home).await?;
+        work.await
+    })
+}
+
 /// Runs until a signal or `volley down`; `tell` is called once, when clients are answered.
 pub fn run(
     global: &Global,
     home: &Home,
-    listen: &Listen,
+    settings: &Settings,
     hangup: Hangup,
     tell: impl FnOnce(&Ready) -> Result<()>,
 ) -> Result<()> {
     logs::start(global)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKER_THREADS).enable_all().build()?;
-    let result = runtime.block_on(host(home, listen, hangup, tell));
+    let result = runtime.block_on(host(home, settings, hangup, tell));
     if let Err(error) = &result {
         tracing::error!("{error:#}");
     }
@@ -87,12 +103,12 @@ pub fn run(
 /// one who asked for the end.
 async fn host(
     home: &Home,
-    listen: &Listen,
+    settings: &Settings,
     hangup: Hangup,
     tell: impl FnOnce(&Ready) -> Result<()>,
 ) -> Result<(Claim, Option<std::os::unix::net::UnixStream>)> {
     let claim = claim(home).await?;
-    let asked = serve(home, listen, hangup, tell).await?;
+    let asked = serve(home, settings, hangup, tell).await?;
     Ok((claim, asked.map(UnixStream::into_std).transpose()?))
 }
 
@@ -118,38 +134,66 @@ async fn claim(home: &Home) -> Result<Claim> {
 /// Serves until the end; the connection of the one who asked for it, if somebody did.
 async fn serve(
     home: &Home,
-    listen: &Listen,
+    settings: &Settings,
     hangup: Hangup,
     tell: impl FnOnce(&Ready) -> Result<()>,
 ) -> Result<Option<UnixStream>> {
+    let settings = settings.clone().with_file(home)?;
     let (announce, running) = watch::channel(None);
     let (stop_sender, stop_requests) = mpsc::channel(1);
     tokio::spawn(control::serve(control::bind(home)?, running, stop_sender));
     let mut ends = Ends::new(hangup, stop_requests)?;
 
-    let (address, note) = listen.choose();
+    let (address, note) = settings.listen.choose();
     let cluster = tokio::select! {
-        started = start(home, address, listen.names.clone()) => started?,
-        asked = ends.next() => return Ok(asked),
+        started = start(home, address, &settings) => started?,
+        end = ends.next() => {
+            if let End::Down { grace, .. } = &end {
+                node::clear(home.folder(), *grace).await.context("failed to end what an earlier process left")?;
+            }
+            return Ok(end.asked());
+        }
     };
     write_private(&home.kubeconfig(), cluster.kubeconfig())?;
-    let running = Arc::new(Running::new(home, &cluster));
+    let running = Arc::new(Running::new(home, &settings, &cluster));
     announce.send_replace(Some(running.clone()));
     tracing::info!(address = %cluster.address(), home = %home.folder().display(), "ready");
     tell(&Ready { status: running.status().await, note })?;
 
-    let asked = ends.next().await;
-    tracing::info!("stopping");
+    let end = ends.next().await;
     announce.send_replace(None);
     drop(running);
-    if tokio::time::timeout(STOP_TIMEOUT, cluster.stop()).await.is_err() {
-        tracing::warn!(?STOP_TIMEOUT, "not everything stopped in time");
+    let stopped = stop(cluster, &end, &mut ends).await;
+    let mut asked = end.asked();
+    if let (Err(error), Some(asked)) = (&stopped, &mut asked) {
+        control::tell_failure(asked, error).await?;
     }
-    Ok(asked)
+    stopped.map(|()| asked)
 }
 
-async fn start(home: &Home, listen: SocketAddr, names: Vec<String>) -> Result<Cluster> {
-    let options = Options { home: home.folder().to_owned(), listen, names };
+/// Stops everything, unless it takes too long or a signal says to leave it.
+async fn stop(cluster: Cluster, end: &End, ends: &mut Ends) -> Result<()> {
+    let (limit, stopped) = match end {
+        End::Leave => {
+            tracing::info!("stopping; pods go on and are adopted by the next start");
+            (STOP_TIMEOUT, cluster.stop().map(Ok).boxed())
+        }
+        End::Down { grace, .. } => {
+            tracing::info!(?grace, "stopping, pods too");
+            (STOP_TIMEOUT.saturating_add(*grace), cluster.down(*grace).boxed())
+        }
+    };
+    let hint = "hint: `volley down` again ends what is left";
+    tokio::select! {
+        done = stopped => done.with_context(|| format!("failed to end the pods\n{hint}")),
+        () = tokio::time::sleep(limit) => Err(anyhow!("not everything stopped within {limit:?}\n{hint}")),
+        () = ends.signalled() => Err(anyhow!("a further signal came before everything had stopped\n{hint}")),
+    }
+}
+
+async fn start(home: &Home, listen: SocketAddr, settings: &Settings) -> Result<Cluster> {
+    let node = settings.node.options(map::kept(home)?)?;
+    let options = Options { home: home.folder().to_owned(), listen, names: settings.listen.names.clone(), node };
     Cluster::start(options).await.map_err(|error| {
         let what = match listen_hint(&error, listen) {
             Some(hint) => format!("failed to start the cluster\nhint: {hint}"),
@@ -188,17 +232,42 @@ impl Listen {
     }
 }
 
+/// Somebody asked for the end over the socket.
+pub struct StopRequest {
+    pub grace: Duration,
+    /// Told of the end by the closing of this.
+    pub asked: UnixStream,
+}
+
+/// How the process is to end.
+enum End {
+    /// Pods go on; the next start adopts them.
+    Leave,
+    /// Pods end, after their grace.
+    Down { grace: Duration, asked: Option<UnixStream> },
+}
+
+impl End {
+    /// The connection of the one who asked for it, if somebody did.
+    fn asked(self) -> Option<UnixStream> {
+        match self {
+            End::Leave => None,
+            End::Down { asked, .. } => asked,
+        }
+    }
+}
+
 /// Everything that ends the process.
 struct Ends {
     terminate: Signal,
     interrupt: Signal,
     terminal_closed: Signal,
     hangup: Hangup,
-    stop_requests: mpsc::Receiver<UnixStream>,
+    stop_requests: mpsc::Receiver<StopRequest>,
 }
 
 impl Ends {
-    fn new(hangup: Hangup, stop_requests: mpsc::Receiver<UnixStream>) -> Result<Ends> {
+    fn new(hangup: Hangup, stop_requests: mpsc::Receiver<StopRequest>) -> Result<Ends> {
         let listen_for = |kind| signal(kind).context("failed to listen for signals");
         Ok(Ends {
             terminate: listen_for(SignalKind::terminate())?,
@@ -209,64 +278,22 @@ impl Ends {
         })
     }
 
-    /// Waits for the end; the connection of the one who asked for it, if somebody did.
-    async fn next(&mut self) -> Option<UnixStream> {
+    /// Waits for a signal alone: who asks over the socket for an end that is under way waits for it like the first.
+    async fn signalled(&mut self) {
         tokio::select! {
-            _ = self.terminate.recv() => None,
-            _ = self.interrupt.recv() => None,
-            _ = self.terminal_closed.recv(), if self.hangup == Hangup::Stops => None,
-            asked = self.stop_requests.recv() => asked,
-        }
-    }
-}
-
-/// What the control socket needs of the running parts.
-pub struct Running {
-    home: Home,
-    started: Timestamp,
-    cluster: Arc<volley_cluster::apiserver::ApiServer>,
-    client: kube::Client,
-}
-
-impl Running {
-    fn new(home: &Home, cluster: &Cluster) -> Running {
-        Running {
-            home: home.clone(),
-            started: Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default(),
-            cluster: cluster.server().clone(),
-            client: cluster.client("status"),
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
         }
     }
 
-    pub async fn status(&self) -> Status {
-        let process = Process {
-            pid: std::process::id(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            started: self.started,
-            kubeconfig: self.home.kubeconfig(),
-        };
-        let cluster = PartStatus {
-            name: "cluster".to_owned(),
-            health: self.cluster_health().await,
-            address: format!("https://{}", self.cluster.address()),
-        };
-        Status { running: true, home: self.home.folder().to_owned(), process: Some(process), parts: vec![cluster] }
-    }
-
-    async fn cluster_health(&self) -> String {
-        let request = http::Request::get("/readyz").body(Vec::new());
-        let Ok(request) = request else { return "no request could be made".to_owned() };
-        match self.client.request_text(request).await {
-            Ok(text) => text,
-            Err(error) => error.to_string(),
+    async fn next(&mut self) -> End {
+        let by_hand = End::Down { grace: Duration::from_secs(GRACE_DEFAULT_S), asked: None };
+        tokio::select! {
+            _ = self.terminate.recv() => End::Leave,
+            _ = self.interrupt.recv() => by_hand,
+            _ = self.terminal_closed.recv(), if self.hangup == Hangup::Stops => by_hand,
+            Some(StopRequest { grace, asked }) = self.stop_requests.recv() => End::Down { grace, asked: Some(asked) },
         }
-    }
-
-    pub async fn backup(&self, file: PathBuf) -> Result<Saved> {
-        let (store, target) = (self.cluster.store.clone(), file.clone());
-        // Reading and writing all of it takes a while: not on a thread that answers clients.
-        let verified = tokio::task::spawn_blocking(move || store.backup(&target)).await??;
-        Ok(Saved { file, revision: verified.revision, objects: verified.objects, bytes: verified.bytes })
     }
 }
 

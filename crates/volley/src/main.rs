@@ -6,11 +6,15 @@
 mod cli;
 mod up;
 mod down;
+mod purge;
 mod status;
 mod cluster;
+mod image;
+mod gpus;
 mod kubeconfig;
 mod completions;
 mod version;
+mod settings;
 mod host;
 mod control;
 mod home;
@@ -22,7 +26,12 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // First of all: rustls panics at its first use when no provider was chosen. It fails only if one was chosen already.
+    // Before anything else: every pod starts one, and it must be cheap and have a single thread.
+    let is_shim = std::env::args_os().nth(1).is_some_and(|verb| verb == "shim");
+    if is_shim {
+        std::process::exit(volley_cluster::runtime::shim_main(std::env::args().skip(2)));
+    }
+    // rustls panics at its first use when no provider was chosen. It fails only if one was chosen already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match cli::Cli::parse().run() {
         Ok(code) => code,

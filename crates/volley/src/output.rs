@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use jiff::Timestamp;
 use serde::Serialize;
 use std::io::Write;
 
@@ -68,6 +69,28 @@ pub fn aligned(rows: &[Vec<String>]) -> String {
     text
 }
 
+/// The time since then, as kubectl's tables have it.
+pub fn age(then: Timestamp, now: Timestamp) -> String {
+    let seconds = (now.as_second() - then.as_second()).max(0);
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7_200 => format!("{}m", seconds / 60),
+        7_200..172_800 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// A size for people, in powers of ten as `docker image ls` has it.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
+    let (mut value, mut unit) = (count as f64, 0);
+    while value >= 999.95 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{count}B") } else { format!("{value:.1}{}", UNITS[unit]) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,5 +107,14 @@ mod tests {
         let value = json!({"a": "true", "b": "1", "c": "", "d": ["x: y", "null"], "e": null, "f": {}, "g": "0644"});
         let text = yaml(&value).unwrap();
         assert_eq!(serde_saphyr::from_str::<serde_json::Value>(&text).unwrap(), value, "{text}");
+    }
+
+    #[test]
+    fn sizes_and_ages_have_few_digits() {
+        let sizes = [0, 999, 1_000, 999_949, 999_999, 12_345_678_901].map(bytes);
+        assert_eq!(sizes, ["0B", "999B", "1.0kB", "999.9kB", "1.0MB", "12.3GB"]);
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let age_of = |seconds: i64| age(Timestamp::from_second(1_000_000 - seconds).unwrap(), now);
+        assert_eq!([-5, 119, 120, 7_200, 172_800].map(age_of), ["0s", "119s", "2m", "2h", "2d"]);
     }
 }

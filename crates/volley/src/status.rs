@@ -15,6 +15,7 @@ Examples:
   volley status
   volley status -o json | jq .pid
   volley status -o name          the running parts, one a line
+  volley status -o json | jq .node.runtime
 
 The exit code is 0 when volley runs and 1 when it does not.";
 
@@ -35,6 +36,30 @@ pub struct Status {
     #[serde(flatten)]
     pub process: Option<Process>,
     pub parts: Vec<PartStatus>,
+    /// `None` when nothing runs, or no node does.
+    pub node: Option<NodeStatus>,
+}
+
+/// The node, which runs pods.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeStatus {
+    /// `ok`, or why it takes no pods.
+    pub health: String,
+    /// `oci`, `rootless` or `process`.
+    pub runtime: String,
+    pub cgroups: String,
+    /// What pods cannot have here, as sentences.
+    pub lacks: Vec<String>,
+    pub gpus: Count,
+    pub pods_running: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Count {
+    pub held: usize,
+    pub total: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,8 +89,8 @@ impl StatusVerb {
             }
             None => {
                 eprintln!("volley does not run in `{}`\nhint: `volley up` starts it", home.folder().display());
-                let nothing =
-                    Status { running: false, home: home.folder().to_owned(), process: None, parts: Vec::new() };
+                let home = home.folder().to_owned();
+                let nothing = Status { running: false, home, process: None, parts: Vec::new(), node: None };
                 if self.output.format.is_some() {
                     self.output.print(&nothing)?;
                 }
@@ -99,10 +124,50 @@ impl Show for Status {
             }
             rows.push(row);
         }
+        rows.extend(self.node.iter().flat_map(NodeStatus::rows));
         rows
     }
 
     fn names(&self) -> Vec<String> {
         self.parts.iter().map(|part| part.name.clone()).collect()
+    }
+}
+
+impl NodeStatus {
+    /// What it is, and below that what it cannot do.
+    fn rows(&self) -> Vec<Vec<String>> {
+        let NodeStatus { runtime, gpus: Count { held, total }, pods_running, .. } = self;
+        let facts = format!("runtime {runtime}, {held} of {total} GPUs held, {pods_running} pods running");
+        let mut rows = vec![vec!["node".to_owned(), self.health.clone(), facts]];
+        rows.extend(self.lacks.iter().map(|lack| vec![String::new(), "lacks".to_owned(), lack.clone()]));
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::aligned;
+
+    #[test]
+    fn the_node_is_one_line_and_one_for_each_thing_that_it_cannot_do() {
+        let node = NodeStatus {
+            health: "ok".to_owned(),
+            runtime: "process".to_owned(),
+            cgroups: "none".to_owned(),
+            lacks: vec!["limits are not enforced".to_owned()],
+            gpus: Count { held: 1, total: 4 },
+            pods_running: 2,
+        };
+        let part =
+            PartStatus { name: "cluster".to_owned(), health: "ok".to_owned(), address: "https://[::1]:1".to_owned() };
+        let status = Status { running: true, home: "/h".into(), process: None, parts: vec![part], node: Some(node) };
+        let expected = "\
+PART      HEALTH   ADDRESS
+cluster   ok       https://[::1]:1
+node      ok       runtime process, 1 of 4 GPUs held, 2 pods running
+          lacks    limits are not enforced
+";
+        assert_eq!(aligned(&status.rows(false)), expected);
     }
 }

@@ -6,8 +6,9 @@
 use crate::cli::Global;
 use crate::failure::Report;
 use crate::home::Home;
-use crate::host::{self, Hangup, Listen, Ready};
+use crate::host::{self, Hangup, Ready};
 use crate::output::{self, Output};
+use crate::settings::Settings;
 use crate::status::{self, Status};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
@@ -27,8 +28,14 @@ Examples:
   volley up --listen 127.0.0.1:0           on a free port
   volley up --listen 0.0.0.0:6443 --name gpu-box.lan
                                            for other machines too
+  volley up --gpus 0,2                     let pods have these two GPUs
+  volley up --fake-gpus 4 --image-map 'pytorch/*=host'
+                                           pretend, and run those images on this machine's own environment
   volley up --foreground -v                stay, and log to the terminal
-  VOLLEY_HOME=/tmp/try volley up -o json   a second one beside the first";
+  VOLLEY_HOME=/tmp/try volley up -o json   a second one beside the first
+
+Options that are not given are looked up in config.yaml in the home, where they are keys: `fake-gpus: 4`.
+Ctrl-C ends the pods of a --foreground start, as `volley down` does; SIGTERM leaves them running, for the next start.";
 
 /// Start volley in the background
 #[derive(Args)]
@@ -37,8 +44,6 @@ pub struct Up {
     /// Start only these parts
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     only: Vec<Part>,
-    #[command(flatten)]
-    listen: Listen,
     /// Stay in the foreground until interrupted
     #[arg(long)]
     foreground: bool,
@@ -47,6 +52,9 @@ pub struct Up {
     handoff: bool,
     #[command(flatten)]
     output: Output,
+    // Last: its heading in the help would take in what follows.
+    #[command(flatten)]
+    settings: Settings,
 }
 
 /// What can be started.
@@ -68,7 +76,7 @@ impl Part {
 /// The line that the background process writes.
 #[derive(Debug, Serialize, Deserialize)]
 enum Handoff {
-    Ready(Ready),
+    Ready(Box<Ready>),
     Failed(Report),
 }
 
@@ -79,7 +87,7 @@ impl Up {
             return self.serve_in_background(global, home);
         }
         if self.foreground {
-            host::run(global, home, &self.listen, Hangup::Stops, |ready| announce(ready, self.output))?;
+            host::run(global, home, &self.settings, Hangup::Stops, |ready| announce(ready, self.output))?;
             return Ok(ExitCode::SUCCESS);
         }
         let began = Instant::now();
@@ -98,9 +106,9 @@ impl Up {
     fn serve_in_background(&self, global: &Global, home: &Home) -> Result<ExitCode> {
         let hand_over = |handoff: &Handoff| output::print(&(serde_json::to_string(handoff)? + "\n"));
         let mut is_ready = false;
-        let result = host::run(global, home, &self.listen, Hangup::IsIgnored, |ready| {
+        let result = host::run(global, home, &self.settings, Hangup::IsIgnored, |ready| {
             is_ready = true;
-            hand_over(&Handoff::Ready(ready.clone()))
+            hand_over(&Handoff::Ready(Box::new(ready.clone())))
         });
         match result {
             Ok(()) => Ok(ExitCode::SUCCESS),
@@ -122,7 +130,7 @@ impl Up {
             return Err(died(child, home));
         }
         match serde_json::from_str(&line).context("the background process reported something unknown")? {
-            Handoff::Ready(ready) => Ok(ready),
+            Handoff::Ready(ready) => Ok(*ready),
             Handoff::Failed(report) => Err(report.into()),
         }
     }
@@ -136,12 +144,7 @@ impl Up {
         for part in &self.only {
             command.args(["--only", part.word()]);
         }
-        if let Some(address) = self.listen.listen {
-            command.args(["--listen", &address.to_string()]);
-        }
-        for name in &self.listen.names {
-            command.args(["--name", name]);
-        }
+        command.args(self.settings.words());
         // A group of its own keeps it from the terminal's Ctrl-C, and its own folder from pinning the user's.
         command.process_group(0).current_dir(home.folder());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(home.open_log()?);
@@ -164,6 +167,10 @@ fn died(mut child: Child, home: &Home) -> anyhow::Error {
 fn announce(ready: &Ready, output: Output) -> Result<()> {
     if let Some(note) = &ready.note {
         eprintln!("note: {note}");
+    }
+    // What pods cannot have here must not be found out by losing it.
+    for lack in ready.status.node.iter().flat_map(|node| &node.lacks) {
+        eprintln!("note: {lack}");
     }
     show(&ready.status, output)
 }

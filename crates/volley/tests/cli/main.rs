@@ -1,5 +1,11 @@
 //! The command line as a user meets it: the real program, a home of its own for each test, free ports only.
 
+mod archive;
+mod image;
+mod map;
+mod registry;
+mod start;
+
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -182,7 +188,7 @@ fn a_damaged_home_is_told_by_up_not_only_by_the_log() {
 #[test]
 fn a_foreground_cluster_stops_on_a_signal() {
     let world = World::new();
-    let mut command = world.command(&["up", "--foreground", "--listen", "127.0.0.1:0", "-o", "name"]);
+    let mut command = world.command(&["up", "--no-node", "--foreground", "--listen", "127.0.0.1:0", "-o", "name"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
