@@ -3,7 +3,8 @@
 //! A container sees the devices whose nodes it has and no others, so CUDA and NVML number them from 0 whatever their
 //! number on the machine is. `docs/notes/gpu.md` says why the variables and mounts are these.
 
-use super::{Body, Card, Gpus, Part};
+use super::Gpus;
+use super::card::{Card, Part};
 use crate::runtime::spec::{Device, Mount, MountSource, Propagation};
 use std::collections::BTreeSet;
 use std::fs;
@@ -136,22 +137,6 @@ impl Gear {
         }
         let mut targets = BTreeSet::new();
         self.mounts.retain(|mount| targets.insert(mount.target.clone()));
-    }
-}
-
-impl Card {
-    fn place(&self) -> Option<&super::Place> {
-        match &self.body {
-            Body::Fake => None,
-            Body::Whole(place) | Body::Part(place, _) => Some(place),
-        }
-    }
-
-    fn part(&self) -> Option<&Part> {
-        match &self.body {
-            Body::Fake | Body::Whole(_) => None,
-            Body::Part(_, part) => Some(part),
-        }
     }
 }
 

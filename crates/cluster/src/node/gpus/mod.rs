@@ -1,9 +1,10 @@
 //! The machine's GPUs: which there are, how they do, and what a container needs that was granted some.
 //!
-//! `plan::node::devices` decides who gets which; here is what it decides about. Reading order: `nvml` (what the driver
-//! tells) → `driver` and `cdi` (where the driver's files are) → `gear` (device nodes, mounts and variables of a
+//! `plan::node::devices` decides who gets which; here is what it decides about. Reading order: `card` and `nvml` (what the
+//! driver tells) → `driver` and `cdi` (where the driver's files are) → `gear` (device nodes, mounts and variables of a
 //! container). Calls reach the driver and may take milliseconds: make them where blocking is allowed.
 
+mod card;
 mod nvml;
 mod driver;
 mod cdi;
@@ -11,6 +12,7 @@ mod gear;
 
 pub use gear::Gear;
 
+use card::Card;
 use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
 use serde::{Deserialize, Serialize};
@@ -79,62 +81,6 @@ pub struct GpuUsage {
     pub mig_parent: Option<String>,
     /// Process ids of the machine that use it.
     pub processes: Vec<u32>,
-}
-
-/// A GPU or a part of one, as it was found.
-#[derive(Debug, Clone)]
-struct Card {
-    index: u32,
-    uuid: String,
-    name: String,
-    memory_mib: u64,
-    numa_node: Option<u32>,
-    body: Body,
-}
-
-#[derive(Debug, Clone)]
-enum Body {
-    Fake,
-    Whole(Place),
-    Part(Place, Part),
-}
-
-/// Where the kernel keeps a GPU.
-#[derive(Debug, Clone)]
-struct Place {
-    /// Its node is `/dev/nvidia<minor>`.
-    minor: u32,
-    /// Its address on the bus as the kernel writes it, such as `0000:3b:00.0`.
-    bus: String,
-}
-
-/// A MIG device: a compute instance inside a GPU instance.
-#[derive(Debug, Clone)]
-struct Part {
-    parent: String,
-    /// Such as `1g.5gb`.
-    profile: String,
-    gpu_instance: u32,
-    compute_instance: u32,
-}
-
-impl Card {
-    fn fake(index: u32) -> Card {
-        let (uuid, name) = (format!("GPU-fake-{index}"), "Fake GPU".to_owned());
-        Card { index, uuid, name, memory_mib: 0, numa_node: None, body: Body::Fake }
-    }
-
-    fn resource(&self) -> String {
-        match &self.body {
-            Body::Fake | Body::Whole(_) => GPU.to_owned(),
-            // A profile with an attribute is `1g.10gb+me`; NVIDIA's device plugin makes the plus a dot.
-            Body::Part(_, part) => format!("nvidia.com/mig-{}", part.profile.replace('+', ".")),
-        }
-    }
-
-    fn is_fake(&self) -> bool {
-        matches!(self.body, Body::Fake)
-    }
 }
 
 pub struct Gpus {
@@ -222,10 +168,7 @@ impl Gpus {
             temperature_celsius: readings.temperature_celsius,
             is_fake: card.is_fake(),
             is_healthy,
-            mig_parent: match &card.body {
-                Body::Part(_, part) => Some(part.parent.clone()),
-                Body::Fake | Body::Whole(_) => None,
-            },
+            mig_parent: card.part().map(|part| part.parent.clone()),
             processes: readings.processes,
         }
     }
@@ -317,5 +260,7 @@ fn label_value(text: &str) -> String {
     value.trim_matches(|letter: char| !letter.is_ascii_alphanumeric()).to_owned()
 }
 
+#[cfg(test)]
+mod nvml_tests;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! What the NVIDIA driver tells through its management library, which is loaded at run time: machines without it have
 //! no GPUs.
 
-use super::{Body, Card, Part, Place};
+use super::card::{Body, Card, Part, Place};
 use nvml_wrapper::enum_wrappers::device::TemperatureSensor;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
@@ -146,7 +146,8 @@ pub(super) fn readings(nvml: &Nvml, uuid: &str) -> Readings {
 /// A GPU that fell off the bus answers nothing.
 pub(super) fn is_alive(nvml: &Nvml, uuid: &str) -> Result<(), NvmlError> {
     match nvml.device_by_uuid(uuid)?.memory_info() {
-        Ok(_) | Err(NvmlError::NotSupported) => Ok(()),
+        // Some GPUs, and drivers of before 2022, have no answer to this question.
+        Ok(_) | Err(NvmlError::NotSupported | NvmlError::FailedToLoadSymbol(_)) => Ok(()),
         Err(error) => Err(error),
     }
 }

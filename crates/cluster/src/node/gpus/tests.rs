@@ -1,5 +1,6 @@
 //! GPUs without one: choices, fakes, and what containers get of a made-up driver.
 
+use super::card::{Body, Part, Place};
 use super::*;
 use crate::runtime::spec::MountSource;
 use std::fs;
