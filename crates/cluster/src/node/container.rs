@@ -242,10 +242,21 @@ impl Making<'_> {
         devices: &mut Vec<Device>,
     ) {
         let granted: Vec<DeviceId> = self.granted.iter().cloned().map(DeviceId).collect();
-        let gear = self.parts.gpus.gear(&granted, matches!(self.found, Found::Host));
+        let mut gear = self.parts.gpus.gear(&granted, matches!(self.found, Found::Host));
+        if self.mode() == Mode::Process {
+            gear = gear.for_plain_process();
+        }
+        for (name, value) in gear.environment_defaults {
+            if !environment.iter().any(|(known, _)| *known == name) {
+                environment.push((name, value));
+            }
+        }
         for (name, value) in gear.environment {
-            environment.retain(|(known, _)| *known != name);
-            environment.push((name, value));
+            let is_the_pods = self.container.env.iter().flatten().any(|variable| variable.name == name);
+            if !is_the_pods {
+                environment.retain(|(known, _)| *known != name);
+                environment.push((name, value));
+            }
         }
         mounts.extend(gear.mounts);
         devices.extend(gear.devices);
