@@ -45,14 +45,18 @@ pub fn places<'a>(
     Ok(places)
 }
 
-/// Nobody but the node writes what the node writes; others say so themselves.
-pub fn is_read_only(volume: &Volume) -> bool {
-    let is_written = volume.config_map.is_some()
+/// Whether the node writes what stands in the volume.
+pub fn is_written(volume: &Volume) -> bool {
+    volume.config_map.is_some()
         || volume.secret.is_some()
         || volume.downward_api.is_some()
-        || volume.projected.is_some();
+        || volume.projected.is_some()
+}
+
+/// Nobody else writes what the node writes; other volumes say so themselves.
+fn is_read_only(volume: &Volume) -> bool {
     let is_claim = volume.persistent_volume_claim.as_ref().is_some_and(|source| source.read_only == Some(true));
-    is_written || is_claim || volume.nfs.as_ref().is_some_and(|source| source.read_only == Some(true))
+    is_written(volume) || is_claim || volume.nfs.as_ref().is_some_and(|source| source.read_only == Some(true))
 }
 
 fn sub_path(mount: &VolumeMount, environment: &[(String, String)]) -> Result<Option<String>, ConfigError> {

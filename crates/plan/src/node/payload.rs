@@ -107,7 +107,7 @@ impl Payload {
         let mut content: BTreeMap<&str, &[u8]> = BTreeMap::new();
         content.extend(map.data.iter().flatten().map(|(key, text)| (key.as_str(), text.as_bytes())));
         content.extend(map.binary_data.iter().flatten().map(|(key, bytes)| (key.as_str(), bytes.0.as_slice())));
-        self.add(&content, keys, "config", optional)
+        self.add(&content, keys, "configmap references non-existent config", optional)
     }
 
     fn add_secret(
@@ -119,14 +119,14 @@ impl Payload {
     ) -> Result<(), ConfigError> {
         let Some(secret) = find(&sources.secrets, "secret", name, optional)? else { return Ok(()) };
         let content = secret.data.iter().flatten().map(|(key, bytes)| (key.as_str(), bytes.0.as_slice())).collect();
-        self.add(&content, keys, "secret", optional)
+        self.add(&content, keys, "references non-existent secret", optional)
     }
 
     fn add(
         &mut self,
         content: &BTreeMap<&str, &[u8]>,
         keys: Keys,
-        kind: &str,
+        missing: &str,
         optional: Option<bool>,
     ) -> Result<(), ConfigError> {
         let Some(items) = keys.items else {
@@ -142,7 +142,7 @@ impl Payload {
                     self.files.insert(item.path.clone(), file);
                 }
                 None if optional == Some(true) => {}
-                None => return Err(ConfigError(format!("references non-existent {kind} key: {}", item.key))),
+                None => return Err(ConfigError(format!("{missing} key: {}", item.key))),
             }
         }
         Ok(())
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(check(json!({"secret": {"secretName": "no", "optional": true}})), Ok(Some(Payload::default())));
         let items = json!([{"key": "z", "path": "z"}]);
         let error = check(json!({"configMap": {"name": "m", "items": items}}));
-        assert_eq!(error, Err("references non-existent config key: z".to_owned()));
+        assert_eq!(error, Err("configmap references non-existent config key: z".to_owned()));
     }
 
     // K-POD-4

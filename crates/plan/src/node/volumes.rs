@@ -116,13 +116,24 @@ fn claimed(pod: &Pod, volume: &Volume, claim: &str, lookup: &Lookup) -> Result<(
     let found = bound(pod, volume, claim, lookup).map_err(unprocessed)?;
     let spec = found.spec.unwrap_or_default();
     let label = found.metadata.name.unwrap_or_default();
-    if spec.volume_mode.as_deref() == Some("Block") {
-        let why = "has volumeMode Block, but this node has only file systems to give";
-        return Err(unprocessed(format!("volume {} {why}", volume.name)));
+    let is_block = spec.volume_mode.as_deref() == Some("Block");
+    let mismatch = match (is_block, is_device(pod, &volume.name)) {
+        (false, false) => None,
+        (false, true) => Some("Filesystem, but is specified in volumeDevices"),
+        (true, false) => Some("Block, but is specified in volumeMounts"),
+        (true, true) => Some("Block, but this node has only file systems to give"),
+    };
+    if let Some(mismatch) = mismatch {
+        return Err(unprocessed(format!("volume {} has volumeMode {mismatch}", volume.name)));
     }
     let is_read_only = volume.persistent_volume_claim.as_ref().is_some_and(|source| source.read_only == Some(true));
     let backing = persistent(&spec, is_read_only).map_err(|why| set_up_failed(&label, why))?;
     Ok((label, backing))
+}
+
+fn is_device(pod: &Pod, volume: &str) -> bool {
+    let devices = all_containers(pod).flat_map(|(_, container)| container.volume_devices.iter().flatten());
+    devices.into_iter().any(|device| device.name == volume)
 }
 
 /// The persistent volume behind a claim, once each names the other.

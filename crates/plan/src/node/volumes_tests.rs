@@ -1,3 +1,5 @@
+//! Which volumes are made of what, and how refusals read.
+
 use super::*;
 use serde_json::{Value, json};
 
@@ -118,7 +120,7 @@ fn a_claim_that_is_not_bound_is_waited_for_in_the_kubelets_words() {
         (deleted, json!([]), "PVC is being deleted"),
         (claim("Bound"), json!([]), "failed to fetch PV pv from API server: persistentvolumes \"pv\" not found"),
         (claim("Bound"), other, "found PV object pv but its pv.Spec.ClaimRef.UID 2 does not point to claim.UID 1"),
-        (claim("Bound"), host(), "volume v has volumeMode Block, but this node has only file systems to give"),
+        (claim("Bound"), host(), "volume v has volumeMode Block, but is specified in volumeMounts"),
     ];
     for (claims, volumes, why) in cases {
         let text = "Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], \

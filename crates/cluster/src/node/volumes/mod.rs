@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokens::TokenSource;
 use volley_plan::node::environment::Sources;
-use volley_plan::node::mounts::mounts_below;
+use volley_plan::node::mounts::{is_written, mounts_below};
 use volley_plan::node::payload::{Payload, payload};
 use volley_plan::node::volumes::{self, Backing, Lookup, Ownership, ownership, set_up_failed};
 
@@ -58,6 +58,11 @@ impl VolumeError {
 /// One volume to be made.
 struct Step {
     name: String,
+    is_claim: bool,
+    wanted: Result<Wanted, String>,
+}
+
+struct Wanted {
     /// The name that events use.
     label: String,
     backing: Backing,
@@ -83,27 +88,20 @@ impl Volumes {
 
     /// Makes every volume of the pod below `folder`; what is there already is left or brought up to date.
     pub async fn mount(&self, pod: &Pod, folder: &Path, sources: &Sources) -> Result<(), VolumeError> {
-        let steps = self.steps(pod, sources, |_| true).map_err(VolumeError::mount)?;
+        let steps = self.steps(pod, sources, |_| true);
         let maker = self.maker(pod, folder);
         let made = blocking(move || {
             fs::create_dir_all(&maker.folder).map_err(|error| cannot("make", &maker.folder, &error))?;
-            steps.iter().try_for_each(|step| maker.make(step).map(drop))
+            maker.make_all(&steps).map(drop)
         });
         made.await.map_err(VolumeError::mount)
     }
 
     /// Brings what the node writes up to date; returns when a token has to be renewed.
     pub async fn refresh(&self, pod: &Pod, folder: &Path, sources: &Sources) -> Result<Option<Timestamp>, VolumeError> {
-        let is_written = |backing: &Backing| matches!(backing, Backing::Written { .. });
-        let steps = self.steps(pod, sources, is_written).map_err(VolumeError::mount)?;
+        let steps = self.steps(pod, sources, is_written);
         let maker = self.maker(pod, folder);
-        let refreshed = blocking(move || {
-            let mut earliest = None;
-            for step in steps.iter().filter(|step| maker.folder.join(&step.name).is_dir()) {
-                earliest = earliest.into_iter().chain(maker.make(step)?).min();
-            }
-            Ok(earliest)
-        });
+        let refreshed = blocking(move || if maker.folder.is_dir() { maker.make_all(&steps) } else { Ok(None) });
         refreshed.await.map_err(VolumeError::mount)
     }
 
@@ -117,28 +115,24 @@ impl Volumes {
         }
     }
 
-    fn steps(&self, pod: &Pod, sources: &Sources, is_wanted: fn(&Backing) -> bool) -> Result<Vec<Step>, String> {
+    fn steps(&self, pod: &Pod, sources: &Sources, is_wanted: fn(&Volume) -> bool) -> Vec<Step> {
         let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
-        let steps = volumes.iter().filter_map(|volume| self.step(pod, volume, sources, is_wanted).transpose());
+        let wanted = volumes.iter().filter(|volume| is_wanted(volume));
+        let steps = wanted.filter_map(|volume| {
+            let wanted = self.wanted(pod, volume, sources).transpose()?;
+            let is_claim = volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some();
+            Some(Step { name: volume.name.clone(), is_claim, wanted })
+        });
         steps.collect()
     }
 
-    fn step(
-        &self,
-        pod: &Pod,
-        volume: &Volume,
-        sources: &Sources,
-        is_wanted: fn(&Backing) -> bool,
-    ) -> Result<Option<Step>, String> {
+    fn wanted(&self, pod: &Pod, volume: &Volume, sources: &Sources) -> Result<Option<Wanted>, String> {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or("default");
         let lookup = Lookup {
             claim: &|name| self.get("persistentvolumeclaims", namespace, name),
             volume: &|name| self.get("persistentvolumes", "", name),
         };
         let (label, backing) = volumes::backing(pod, volume, &lookup)?;
-        if !is_wanted(&backing) {
-            return Ok(None);
-        }
         let is_memory = matches!(backing, Backing::Memory { .. });
         if is_memory && self.mode == Mode::Rootless && volumes::is_private(pod, &volume.name) {
             // The container gets a file system in memory of its own: see `mounts`.
@@ -154,7 +148,7 @@ impl Volumes {
             return Err(set_up_failed(&label, format!("a volume of {what} {why}")));
         }
         let payload = payload(pod, volume, sources).map_err(|why| set_up_failed(&label, why))?;
-        Ok(Some(Step { name: volume.name.clone(), label, backing, payload }))
+        Ok(Some(Wanted { label, backing, payload }))
     }
 
     fn get<T: DeserializeOwned>(&self, plural: &str, namespace: &str, name: &str) -> Option<T> {
@@ -172,16 +166,31 @@ struct Maker {
 }
 
 impl Maker {
-    /// Makes one volume; returns when it wants to be looked at again.
-    fn make(&self, step: &Step) -> Result<Option<Timestamp>, String> {
-        let made = match (&step.backing, &step.payload) {
-            (Backing::Written { is_secret }, payload) => {
-                let nothing = Payload::default();
-                self.write(&self.folder.join(&step.name), payload.as_ref().unwrap_or(&nothing), *is_secret)
+    /// Makes all that can be made, then says what could not; returns when a token has to be renewed.
+    fn make_all(&self, steps: &[Step]) -> Result<Option<Timestamp>, String> {
+        let (mut earliest, mut refusal) = (None, None);
+        for step in steps {
+            match self.make(step) {
+                Ok(renewal) => earliest = earliest.into_iter().chain(renewal).min(),
+                Err(why) => refusal = refusal.or(Some(why)),
             }
-            (backing, _) => self.place(&self.folder.join(&step.name), backing).map(|()| None),
+        }
+        refusal.map_or(Ok(earliest), Err)
+    }
+
+    fn make(&self, step: &Step) -> Result<Option<Timestamp>, String> {
+        let place = self.folder.join(&step.name);
+        let Wanted { label, backing, payload } = match &step.wanted {
+            Ok(wanted) => wanted,
+            // A claim that is deleted stays with the pods that have it already.
+            Err(_) if step.is_claim && is_elsewhere(&place) => return Ok(None),
+            Err(why) => return Err(why.clone()),
         };
-        made.map_err(|why| set_up_failed(&step.label, why))
+        let made = match (backing, payload) {
+            (Backing::Written { is_secret }, Some(payload)) => self.write(&place, payload, *is_secret),
+            (backing, _) => self.place(&place, backing).map(|()| None),
+        };
+        made.map_err(|why| set_up_failed(label, why))
     }
 
     fn write(&self, place: &Path, payload: &Payload, is_secret: bool) -> Result<Option<Timestamp>, String> {
@@ -252,6 +261,11 @@ fn memory_file_system(place: &Path, options: &str) -> Result<(), String> {
 fn is_mount_point(place: &Path) -> bool {
     let device = |path: &Path| fs::symlink_metadata(path).ok().map(|found| found.dev());
     device(place) != place.parent().and_then(device)
+}
+
+/// Whether a volume that is not the pod's own is in place: a link to it, or its file system.
+fn is_elsewhere(place: &Path) -> bool {
+    fs::symlink_metadata(place).is_ok_and(|found| found.is_symlink() || (found.is_dir() && is_mount_point(place)))
 }
 
 fn cannot(what: &str, place: &Path, error: &io::Error) -> String {

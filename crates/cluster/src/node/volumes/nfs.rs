@@ -26,19 +26,21 @@ pub fn mount(share: &Share, place: &Path) -> Result<(), String> {
         ));
     }
     let (server, client) = reach(share).map_err(failed)?;
-    let mut refusals = Vec::new();
+    let mut refusals: Vec<(String, String)> = Vec::new();
     for attempt in share.attempts(server, client) {
-        match call(&attempt) {
-            Ok(()) => return Ok(()),
-            Err(error) => {
-                let is_version = matches!(error.raw_os_error(), Some(libc::EPROTONOSUPPORT | libc::EINVAL));
-                refusals.push(format!("version {}: {}", attempt.version, explained(&error)));
-                if !is_version {
-                    break;
-                }
-            }
+        let Err(error) = call(&attempt) else { return Ok(()) };
+        let text = explained(&error);
+        match refusals.last_mut() {
+            Some((versions, known)) if *known == text => *versions = format!("{versions}, {}", attempt.version),
+            _ => refusals.push((attempt.version, text)),
+        }
+        // Old servers know a path by version 3 only.
+        if !matches!(error.raw_os_error(), Some(libc::EPROTONOSUPPORT | libc::EINVAL | libc::ENOENT)) {
+            break;
         }
     }
+    let refusals: Vec<String> =
+        refusals.into_iter().map(|(versions, text)| format!("version {versions}: {text}")).collect();
     Err(failed(refusals.join("; ")))
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::apiserver::pki::Pki;
+use crate::runtime::spec::{Mount, MountSource};
 use crate::store::{Options, Store};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -260,6 +261,8 @@ async fn a_secret_is_kept_in_memory_with_the_modes_and_paths_asked_for() {
     assert_eq!(world.mount_points(), [fs::canonicalize(world.folder().join("v")).unwrap()]);
     world.mount(&pod).await.unwrap();
     assert_eq!(world.mount_points().len(), 1);
+    world.sources.secrets.clear();
+    assert!(world.mount(&pod).await.unwrap_err().ends_with("secret \"s\" not found"));
     world.unmount().await;
 }
 
@@ -269,6 +272,21 @@ async fn a_source_that_is_missing_is_named_unless_it_is_optional() {
     let refused = world.mount(&one(json!({"configMap": {"name": "y"}}))).await;
     assert_eq!(refused, Err("MountVolume.SetUp failed for volume \"v\" : configmap \"y\" not found".to_owned()));
     world.mount(&one(json!({"configMap": {"name": "y", "optional": true}}))).await.unwrap();
+    world.unmount().await;
+}
+
+#[tokio::test]
+async fn one_volume_that_cannot_be_had_does_not_keep_the_others_from_being_renewed() {
+    let mut world = World::start().await;
+    let volumes = json!([{"name": "a", "configMap": {"name": "gone"}}, {"name": "b", "configMap": {"name": "m"}}]);
+    let pod = pod(volumes, json!({}));
+    world.sources.config_maps = config_map(json!({"key": "1"}));
+    assert!(world.mount(&pod).await.unwrap_err().ends_with("configmap \"gone\" not found"));
+    assert_eq!(world.text("b/key"), "1");
+    world.sources.config_maps = config_map(json!({"key": "2"}));
+    let refused = world.volumes(Mode::Root).refresh(&pod, &world.folder(), &world.sources).await.unwrap_err();
+    assert!(refused.message.ends_with("configmap \"gone\" not found"));
+    assert_eq!(world.text("b/key"), "2");
     world.unmount().await;
 }
 
@@ -315,6 +333,12 @@ async fn a_claim_is_the_folder_of_its_volume_which_outlives_the_pod() {
     let mounts = container_mounts(&world, &pod).unwrap();
     let source = MountSource::Bind { path: kept.parent().unwrap().to_owned(), sub_path: None };
     assert_eq!((&mounts[0].source, mounts[0].read_only), (&source, true));
+    let pending = json!({"status": {"phase": "Lost"}});
+    let local = world.server.local("test");
+    local.patch_status("", "persistentvolumeclaims", "default", "data", pending).await.unwrap();
+    world.mount(&pod).await.unwrap();
+    world.unmount().await;
+    assert!(world.mount(&pod).await.unwrap_err().ends_with("PVC is not bound"));
     world.unmount().await;
     assert_eq!(fs::read_to_string(kept).unwrap(), "precious");
 }
@@ -374,10 +398,20 @@ async fn what_a_killed_node_left_is_taken_away_without_touching_what_lies_behind
     let source = outside.to_str().unwrap();
     sys::mount(source, &disk.join("bind"), "", libc::MS_BIND, "").unwrap();
     sys::mount("tmpfs", &world.folder().join("shm"), "tmpfs", 0, "").unwrap();
-    fs::set_permissions(disk.join("a"), Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(disk.join("a"), Permissions::from_mode(0o000)).unwrap();
     assert!(disk.join("bind/kept").exists());
     world.unmount().await;
     assert_eq!(fs::read_to_string(&kept).unwrap(), "precious");
+    world.unmount().await;
+}
+
+#[tokio::test]
+async fn a_tree_of_any_depth_can_be_removed() {
+    let world = World::start().await;
+    let pod = one(json!({"emptyDir": {"sizeLimit": "1Gi"}}));
+    world.mount(&pod).await.unwrap();
+    fs::create_dir_all(world.folder().join("v").join("d/".repeat(700))).unwrap();
+    assert_eq!(usage_over_limit(&pod, &world.folder()), None);
     world.unmount().await;
 }
 
@@ -393,8 +427,6 @@ async fn a_folder_that_holds_a_foreign_mount_is_never_emptied_through_it() {
     assert!(place.join("kept").exists());
     sys::unmount_detached(&place).unwrap();
 }
-
-use crate::runtime::spec::{Mount, MountSource};
 
 fn container_mounts(world: &World, pod: &Pod) -> Result<Vec<Mount>, ConfigError> {
     let environment = [("POD".to_owned(), "p-0".to_owned())];
@@ -453,7 +485,7 @@ async fn without_privileges_memory_is_the_containers_own_and_other_mounts_are_re
 #[tokio::test]
 async fn a_share_that_cannot_be_mounted_says_which_and_what_to_do() {
     let world = World::start().await;
-    // A server that takes connections and is no file server; kernels without NFS do not even ask it.
+    // A port where nobody answers; kernels without NFS do not even ask.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);

@@ -78,7 +78,8 @@ impl TokenSource {
         match (self.server.local("node").token((&self.namespace, &self.account), spec), known) {
             (Ok(answer), _) => {
                 let token = text(&answer, "status.token").to_owned();
-                let renewal = self.renewal(&token).ok_or("failed to fetch token: the answer holds none")?;
+                let expires = text(&answer, "status.expirationTimestamp").parse().unwrap_or(now);
+                let renewal = token_renewal(now, expires);
                 Ok((token, renewal))
             }
             // The old one is still good for a while.

@@ -10,8 +10,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use volley_plan::node::volumes::Ownership;
 
-/// Deeper trees are refused; each level holds a descriptor and a piece of the stack.
-const DEPTH_MAX: usize = 500;
+/// Each level holds a descriptor and a piece of the stack. What is deeper is brought up when it is removed, and left out
+/// when it is counted or given away.
+const DEPTH_MAX: usize = 200;
 
 /// Removes a folder with all that it holds.
 pub fn remove(folder: &Path) -> io::Result<()> {
@@ -20,11 +21,14 @@ pub fn remove(folder: &Path) -> io::Result<()> {
         opened => opened?,
     };
     let device = rustix::fs::fstat(&opened)?.st_dev;
-    empty(&opened, device, 0)?;
+    // Each round brings up what lay too deep for the one before; all trees end.
+    while !entries(&opened, 0)?.is_empty() {
+        empty(&opened, &opened, device, 0)?;
+    }
     Ok(rustix::fs::rmdir(folder)?)
 }
 
-fn empty(folder: &OwnedFd, device: u64, depth: usize) -> io::Result<()> {
+fn empty(top: &OwnedFd, folder: &OwnedFd, device: u64, depth: usize) -> io::Result<()> {
     for (name, kind) in entries(folder, depth)? {
         if kind != FileType::Directory {
             rustix::fs::unlinkat(folder, &*name, AtFlags::empty())?;
@@ -48,8 +52,12 @@ fn empty(folder: &OwnedFd, device: u64, depth: usize) -> io::Result<()> {
         if status.st_mode & 0o700 != 0o700 {
             rustix::fs::fchmod(&inner, Mode::RWXU)?;
         }
-        empty(&inner, device, depth + 1)?;
-        rustix::fs::unlinkat(folder, &*name, AtFlags::REMOVEDIR)?;
+        if depth < DEPTH_MAX {
+            empty(top, &inner, device, depth + 1)?;
+            rustix::fs::unlinkat(folder, &*name, AtFlags::REMOVEDIR)?;
+        } else {
+            rustix::fs::renameat(folder, &*name, top, format!("..deep-{}", status.st_ino))?;
+        }
     }
     Ok(())
 }
@@ -119,7 +127,7 @@ fn usage_of(folder: &OwnedFd, device: u64, seen: &mut BTreeSet<u64>, depth: usiz
         if kind == FileType::Directory
             && let Ok(inner) = open(folder, &*name)
         {
-            total += usage_of(&inner, device, seen, depth + 1)?;
+            total += usage_of(&inner, device, seen, depth + 1).unwrap_or(0);
         }
     }
     Ok(total)
