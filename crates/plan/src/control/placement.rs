@@ -1,7 +1,7 @@
 //! A plain scheduler: one pod after the other onto a node with room, or the reasons why there is none.
 //!
 //! Called with the pods that wait, all nodes and what is placed on them. It knows readiness, cordons, taints, node
-//! selectors, required node affinity and resource requests; it neither scores nodes nor preempts pods.
+//! selectors, required node affinity, host ports and resource requests; it neither scores nodes nor preempts pods.
 
 use super::quota::{Usage, usage};
 use super::{Action, Event, EventType, Plan, Target};
@@ -152,10 +152,13 @@ fn why(nodes: usize, reasons: &BTreeMap<String, usize>) -> String {
 /// The reason, and after it what of which node was asked for, is free, is there in all, and who has it:
 /// `Node n: nvidia.com/gpu asked 2, free 1 of 4; held by default/a (2), default/b (1).`
 fn with_numbers(reason: String, rooms: &[Room], pod: &Value, wish: &Usage) -> String {
-    let is_short = |room: &&Room| refusals(room, pod, &Usage::new()).is_empty();
+    let is_suitable = |room: &&Room| unsuitable(room.node, pod).is_none();
     let mut message = reason;
-    for room in rooms.iter().filter(is_short).take(NODES_SHOWN) {
-        let parts: Vec<String> = short_of(room, wish).map(|(name, asked)| numbers(room, name, asked)).collect();
+    for room in rooms.iter().filter(is_suitable).take(NODES_SHOWN) {
+        let parts: Vec<String> = match port_clash(room, pod) {
+            Some((port, holder)) => vec![format!("host port {port} is held by {}", full_name(holder))],
+            None => short_of(room, wish).map(|(name, asked)| numbers(room, name, asked)).collect(),
+        };
         let sentence = format!(" Node {}: {}.", room.name(), parts.join("; "));
         if message.len() + sentence.len() > MESSAGE_BYTES_MAX {
             break;
@@ -216,24 +219,68 @@ fn take(free: &mut Usage, amounts: &Usage) {
 
 /// Why the pod cannot go there: the first of the node's own reasons, else everything that it has too little of.
 fn refusals(room: &Room, pod: &Value, wish: &Usage) -> Vec<String> {
-    let one = |reason: &str| vec![reason.to_owned()];
-    if !is_ready(room.node) {
-        return one("node(s) were not ready");
+    if let Some(reason) = unsuitable(room.node, pod) {
+        return vec![reason.to_owned()];
     }
-    if at(room.node, "spec.unschedulable") == Some(&Value::Bool(true)) && !tolerates(pod, &cordon()) {
-        return one("node(s) were unschedulable");
-    }
-    if taints(room.node).any(|taint| !tolerates(pod, taint)) {
-        return one("node(s) had untolerated taint(s)");
-    }
-    if !is_wanted(room.node, pod) {
-        return one("node(s) didn't match Pod's node affinity/selector");
+    if port_clash(room, pod).is_some() {
+        return vec!["node(s) didn't have free ports for the requested pod ports".to_owned()];
     }
     let short = short_of(room, wish).map(|(name, _)| match name {
         "pods" => "Too many pods".to_owned(),
         name => format!("Insufficient {name}"),
     });
     short.collect()
+}
+
+/// Why the node takes no pod, or not this one, however much room it has.
+fn unsuitable(node: &Value, pod: &Value) -> Option<&'static str> {
+    let is_cordoned = at(node, "spec.unschedulable") == Some(&Value::Bool(true));
+    if !is_ready(node) {
+        Some("node(s) were not ready")
+    } else if is_cordoned && !tolerates(pod, &cordon()) {
+        Some("node(s) were unschedulable")
+    } else if taints(node).any(|taint| !tolerates(pod, taint)) {
+        Some("node(s) had untolerated taint(s)")
+    } else if !is_wanted(node, pod) {
+        Some("node(s) didn't match Pod's node affinity/selector")
+    } else {
+        None
+    }
+}
+
+/// A port of the machine that the pod wants, and the pod that has it.
+fn port_clash<'a>(room: &Room<'a>, pod: &Value) -> Option<(u64, &'a Value)> {
+    let wanted = host_ports(pod);
+    if wanted.is_empty() {
+        return None;
+    }
+    let clash = |held: &HostPort| wanted.iter().find(|port| port.clashes_with(held)).map(|port| port.port);
+    room.held.iter().find_map(|(holder, _)| Some((host_ports(holder).iter().find_map(clash)?, *holder)))
+}
+
+struct HostPort<'a> {
+    protocol: &'a str,
+    address: &'a str,
+    port: u64,
+}
+
+impl HostPort<'_> {
+    fn clashes_with(&self, other: &HostPort) -> bool {
+        let is_any = |address: &str| matches!(address, "" | "0.0.0.0");
+        let is_same_address = self.address == other.address || is_any(self.address) || is_any(other.address);
+        self.port == other.port && self.protocol == other.protocol && is_same_address
+    }
+}
+
+fn host_ports(pod: &Value) -> Vec<HostPort<'_>> {
+    let list = |object, path| at(object, path).and_then(Value::as_array).into_iter().flatten();
+    let sidecars = list(pod, "spec.initContainers").filter(|init| text(init, "restartPolicy") == "Always");
+    let ports = list(pod, "spec.containers").chain(sidecars).flat_map(|container| list(container, "ports"));
+    let host_port = |port| {
+        let number = at(port, "hostPort").and_then(Value::as_u64).filter(|number| *number > 0)?;
+        Some(HostPort { protocol: text(port, "protocol"), address: text(port, "hostIP"), port: number })
+    };
+    ports.filter_map(host_port).collect()
 }
 
 /// What the node has too little of, with what was asked for.
@@ -427,6 +474,25 @@ mod tests {
         let seen = Observed { waiting: &[pod("p", "0", json!({}))], nodes: &nodes[..1], placed: &full };
         let told = &place(&seen, Timestamp::UNIX_EPOCH).unplaced.events[0].message;
         assert_eq!(told, "0/1 nodes are available: 1 Too many pods. Node n: pods asked 1, free 0 of 9.");
+    }
+
+    #[test]
+    fn a_host_port_is_given_once() {
+        let with_port = |name: &str, address: &str, node: &str| {
+            let port = json!({"containerPort": 80, "hostPort": 80, "protocol": "TCP", "hostIP": address});
+            pod(name, "0", json!({"nodeName": node, "containers": [{"name": "c", "ports": [port]}]}))
+        };
+        let nodes = [node("n", json!({}))];
+        let bound = |address: &str, held: &str| {
+            let (waiting, placed) = ([with_port("p", address, "")], [with_port("a", held, "n")]);
+            let placement =
+                place(&Observed { waiting: &waiting, nodes: &nodes, placed: &placed }, Timestamp::UNIX_EPOCH);
+            placement.unplaced.events.first().map(|event| event.message.clone())
+        };
+        let expected = "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports. \
+            Node n: host port 80 is held by d/a.";
+        assert_eq!(bound("", "127.0.0.1").as_deref(), Some(expected));
+        assert_eq!(bound("127.0.0.2", "127.0.0.1"), None);
     }
 
     #[test]
