@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use volley_api::kube::text;
 use volley_cluster::node::machine::Machine;
+use volley_cluster::node::pressure::watch_pressure;
 use volley_cluster::runtime::Capabilities;
 use volley_cluster::runtime::spec::Mode;
 use volley_cluster::store::Options;
@@ -116,8 +117,12 @@ async fn a_deleted_node_comes_back_and_pressure_shows_at_once() {
     world.until_true("tainted", || taints(&world.own_node(&machine)) == memory).await;
     let owned = |lease: &Value| lease["metadata"]["ownerReferences"][0]["uid"] == node["metadata"]["uid"];
     world.until("its lease", || world.lease(&machine).filter(owned)).await;
+    let watch = watch_pressure(machine.clone(), Vec::new, |_: &str, _| {}, async || {}, stop.clone());
+    let watching = tokio::spawn(watch);
+    world.until_true("relief", || !is_true(&world.own_node(&machine), "MemoryPressure")).await;
     stop.cancel();
     running.await.unwrap();
+    watching.await.unwrap();
     assert!(is_true(&world.own_node(&machine), "Ready"), "a stop is not an absence yet");
 }
 

@@ -28,6 +28,7 @@ pub mod namespace;
 pub mod endpoints;
 pub mod node;
 pub mod placement;
+mod suitability;
 pub mod volumes;
 
 pub mod disruption;

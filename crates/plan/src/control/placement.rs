@@ -1,9 +1,10 @@
 //! A plain scheduler: one pod after the other onto a node with room, or the reasons why there is none.
 //!
 //! Called with the pods that wait, all nodes and what is placed on them. It knows readiness, cordons, taints, node
-//! selectors, required node affinity and resource requests; it neither scores nodes nor preempts pods.
+//! selectors, required node affinity, host ports and resource requests; it neither scores nodes nor preempts pods.
 
 use super::quota::{Usage, usage};
+use super::suitability::{HostPort, host_ports, unsuitable};
 use super::{Action, Event, EventType, Plan, Target};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -152,10 +153,13 @@ fn why(nodes: usize, reasons: &BTreeMap<String, usize>) -> String {
 /// The reason, and after it what of which node was asked for, is free, is there in all, and who has it:
 /// `Node n: nvidia.com/gpu asked 2, free 1 of 4; held by default/a (2), default/b (1).`
 fn with_numbers(reason: String, rooms: &[Room], pod: &Value, wish: &Usage) -> String {
-    let is_short = |room: &&Room| refusals(room, pod, &Usage::new()).is_empty();
+    let is_suitable = |room: &&Room| unsuitable(room.node, pod).is_none();
     let mut message = reason;
-    for room in rooms.iter().filter(is_short).take(NODES_SHOWN) {
-        let parts: Vec<String> = short_of(room, wish).map(|(name, asked)| numbers(room, name, asked)).collect();
+    for room in rooms.iter().filter(is_suitable).take(NODES_SHOWN) {
+        let parts: Vec<String> = match port_clash(room, pod) {
+            Some((port, holder)) => vec![format!("host port {port} is held by {}", full_name(holder))],
+            None => short_of(room, wish).map(|(name, asked)| numbers(room, name, asked)).collect(),
+        };
         let sentence = format!(" Node {}: {}.", room.name(), parts.join("; "));
         if message.len() + sentence.len() > MESSAGE_BYTES_MAX {
             break;
@@ -216,18 +220,11 @@ fn take(free: &mut Usage, amounts: &Usage) {
 
 /// Why the pod cannot go there: the first of the node's own reasons, else everything that it has too little of.
 fn refusals(room: &Room, pod: &Value, wish: &Usage) -> Vec<String> {
-    let one = |reason: &str| vec![reason.to_owned()];
-    if !is_ready(room.node) {
-        return one("node(s) were not ready");
+    if let Some(reason) = unsuitable(room.node, pod) {
+        return vec![reason.to_owned()];
     }
-    if at(room.node, "spec.unschedulable") == Some(&Value::Bool(true)) && !tolerates(pod, &cordon()) {
-        return one("node(s) were unschedulable");
-    }
-    if taints(room.node).any(|taint| !tolerates(pod, taint)) {
-        return one("node(s) had untolerated taint(s)");
-    }
-    if !is_wanted(room.node, pod) {
-        return one("node(s) didn't match Pod's node affinity/selector");
+    if port_clash(room, pod).is_some() {
+        return vec!["node(s) didn't have free ports for the requested pod ports".to_owned()];
     }
     let short = short_of(room, wish).map(|(name, _)| match name {
         "pods" => "Too many pods".to_owned(),
@@ -236,75 +233,20 @@ fn refusals(room: &Room, pod: &Value, wish: &Usage) -> Vec<String> {
     short.collect()
 }
 
+/// A port of the machine that the pod wants, and the pod that has it.
+fn port_clash<'a>(room: &Room<'a>, pod: &Value) -> Option<(u64, &'a Value)> {
+    let wanted = host_ports(pod);
+    if wanted.is_empty() {
+        return None;
+    }
+    let clash = |held: &HostPort| wanted.iter().find(|port| port.clashes_with(held)).map(|port| port.port);
+    room.held.iter().find_map(|(holder, _)| Some((host_ports(holder).iter().find_map(clash)?, *holder)))
+}
+
 /// What the node has too little of, with what was asked for.
 fn short_of<'a>(room: &Room, wish: &'a Usage) -> impl Iterator<Item = (&'a str, Quantity)> {
     let asked = wish.iter().map(|(name, amount)| (name.as_str(), *amount));
     asked.filter(|(name, amount)| room.left(name) < *amount)
-}
-
-fn is_ready(node: &Value) -> bool {
-    let conditions = at(node, "status.conditions").and_then(Value::as_array).into_iter().flatten();
-    conditions.into_iter().any(|condition| text(condition, "type") == "Ready" && text(condition, "status") == "True")
-}
-
-fn cordon() -> Value {
-    json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"})
-}
-
-/// The taints that keep new pods away; `PreferNoSchedule` is only a wish.
-fn taints(node: &Value) -> impl Iterator<Item = &Value> {
-    let taints = at(node, "spec.taints").and_then(Value::as_array).into_iter().flatten();
-    taints.filter(|taint| matches!(text(taint, "effect"), "NoSchedule" | "NoExecute"))
-}
-
-fn tolerates(pod: &Value, taint: &Value) -> bool {
-    let tolerations = at(pod, "spec.tolerations").and_then(Value::as_array).into_iter().flatten();
-    tolerations.into_iter().any(|toleration| {
-        let (key, effect) = (text(toleration, "key"), text(toleration, "effect"));
-        let has_key = key == text(taint, "key") || (key.is_empty() && text(toleration, "operator") == "Exists");
-        let has_effect = effect.is_empty() || effect == text(taint, "effect");
-        let has_value = text(toleration, "operator") == "Exists" || text(toleration, "value") == text(taint, "value");
-        has_key && has_effect && has_value
-    })
-}
-
-fn is_wanted(node: &Value, pod: &Value) -> bool {
-    let label = |key: &str| node["metadata"]["labels"][key].as_str();
-    let selector = at(pod, "spec.nodeSelector").and_then(Value::as_object).into_iter().flatten();
-    if !selector.into_iter().all(|(key, value)| label(key) == value.as_str()) {
-        return false;
-    }
-    let path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
-    let Some(terms) = at(pod, path).and_then(Value::as_array) else {
-        return true;
-    };
-    let list = |term: &Value, key: &str| term.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
-    terms.iter().any(|term| {
-        let (labels, fields) = (list(term, "matchExpressions"), list(term, "matchFields"));
-        let name = Some(text(node, "metadata.name"));
-        let is_empty = labels.is_empty() && fields.is_empty();
-        !is_empty
-            && labels.iter().all(|wish| holds(wish, label(text(wish, "key"))))
-            && fields.iter().all(|wish| holds(wish, name.filter(|_| text(wish, "key") == "metadata.name")))
-    })
-}
-
-fn holds(wish: &Value, found: Option<&str>) -> bool {
-    let values: Vec<&str> =
-        wish.get("values").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
-    let number = |text: &str| text.parse::<i64>().ok();
-    let bound = values.first().and_then(|text| number(text));
-    let is_listed = found.is_some_and(|found| values.contains(&found));
-    match text(wish, "operator") {
-        "In" => is_listed,
-        "NotIn" => !is_listed,
-        "Exists" => found.is_some(),
-        "DoesNotExist" => found.is_none(),
-        "Gt" => found.and_then(number).zip(bound).is_some_and(|(found, bound)| found > bound),
-        "Lt" => found.and_then(number).zip(bound).is_some_and(|(found, bound)| found < bound),
-        // Validation refuses other operators.
-        _ => false,
-    }
 }
 
 /// What the pod was told last.
@@ -427,6 +369,25 @@ mod tests {
         let seen = Observed { waiting: &[pod("p", "0", json!({}))], nodes: &nodes[..1], placed: &full };
         let told = &place(&seen, Timestamp::UNIX_EPOCH).unplaced.events[0].message;
         assert_eq!(told, "0/1 nodes are available: 1 Too many pods. Node n: pods asked 1, free 0 of 9.");
+    }
+
+    #[test]
+    fn a_host_port_is_given_once() {
+        let with_port = |name: &str, address: &str, node: &str| {
+            let port = json!({"containerPort": 80, "hostPort": 80, "protocol": "TCP", "hostIP": address});
+            pod(name, "0", json!({"nodeName": node, "containers": [{"name": "c", "ports": [port]}]}))
+        };
+        let nodes = [node("n", json!({}))];
+        let bound = |address: &str, held: &str| {
+            let (waiting, placed) = ([with_port("p", address, "")], [with_port("a", held, "n")]);
+            let placement =
+                place(&Observed { waiting: &waiting, nodes: &nodes, placed: &placed }, Timestamp::UNIX_EPOCH);
+            placement.unplaced.events.first().map(|event| event.message.clone())
+        };
+        let expected = "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports. \
+            Node n: host port 80 is held by d/a.";
+        assert_eq!(bound("", "127.0.0.1").as_deref(), Some(expected));
+        assert_eq!(bound("127.0.0.2", "127.0.0.1"), None);
     }
 
     #[test]

@@ -97,7 +97,11 @@ pub fn amounts(facts: &Facts, inventory: &Inventory) -> NodeAmounts {
 impl Wanted<'_> {
     /// The object of a machine that is not registered yet (spec K 21).
     pub fn object(&self, now: Timestamp) -> Value {
-        let metadata = json!({"name": self.facts.name, "labels": self.labels(), "annotations": self.annotations()});
+        let mut metadata = json!({"name": self.facts.name, "labels": self.labels()});
+        let annotations = self.annotations();
+        if !annotations.is_empty() {
+            metadata["annotations"] = annotations.into();
+        }
         json!({"metadata": metadata, "spec": {}, "status": self.status(&Value::Null, now)})
     }
 

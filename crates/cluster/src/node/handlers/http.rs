@@ -95,13 +95,18 @@ impl Target {
     async fn fetch(&self, headers: &HeaderMap, deadline: Instant) -> Result<Fetched, String> {
         let host = self.url.host_str().unwrap_or_default();
         let stream = dial(host, self.url.port_or_known_default().unwrap_or(80)).await?;
+        let route =
+            stream.local_addr().and_then(|own| Ok(format!("{own}->{}", stream.peer_addr()?))).unwrap_or_default();
+        // Go names both ends when a connection breaks.
+        let name_ends = |why: String| why.replacen("read: ", &format!("read tcp {route}: read: "), 1);
         if self.url.scheme() == "http" {
-            return self.ask(stream, headers, deadline).await;
+            return self.ask(stream, headers, deadline).await.map_err(name_ends);
         }
         let plain = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let name = ServerName::try_from(plain).map_err(|error| error.to_string())?;
         let stream = TlsConnector::from(unchecked_tls()).connect(name, stream).await;
-        self.ask(stream.map_err(|error| tls_text(&error))?, headers, deadline).await
+        let stream = stream.map_err(|error| name_ends(tls_text(&error)))?;
+        self.ask(stream, headers, deadline).await.map_err(name_ends)
     }
 
     async fn ask<S>(&self, stream: S, headers: &HeaderMap, deadline: Instant) -> Result<Fetched, String>

@@ -136,6 +136,16 @@ async fn what_does_not_answer_over_http_is_named() {
     });
     let url = format!("http://{address}/");
     assert_eq!(run(&get(&url), PATIENCE, no_exec).await, Err(format!("Get {url:?}: EOF")));
+    let (ruder, address) = listen().await;
+    tokio::spawn(async move {
+        let (stream, _) = ruder.accept().await.unwrap();
+        // What was sent and never read makes the kernel reset the connection.
+        stream.peek(&mut [0; 1]).await.unwrap();
+    });
+    let url = format!("http://{address}/");
+    let said = run(&get(&url), PATIENCE, no_exec).await.unwrap_err();
+    assert!(said.starts_with(&format!("Get {url:?}: read tcp 127.0.0.1:")), "{said}");
+    assert!(said.ends_with(&format!("->{address}: read: connection reset by peer")), "{said}");
 }
 
 #[tokio::test]
