@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use volley_cluster::Cluster;
 use volley_cluster::apiserver::ApiServer;
-use volley_cluster::images::reference::ImageMap;
+use volley_cluster::images::reference::{ImageMap, Source, resolve};
 use volley_cluster::images::store::Image;
 use volley_cluster::node::{GpuHolding, Node, mode_word};
 
@@ -115,17 +115,13 @@ impl Running {
         work::perform(&self.home, node.images(), &users, question, on_step).await
     }
 
-    /// Which pods run from which image: by their statuses, and what the node is about to start.
+    /// Which pods need which image, whether they run from it or are about to.
     async fn image_users(&self, node: &Node) -> Result<Users> {
-        let in_use = node.images_in_use().await;
         let pods = self.items("/api/v1/pods").await.context("failed to list the pods")?;
+        let maps = node.image_maps();
         let mut users = Users::new();
         for image in node.images().list().await? {
-            let mut names: Vec<String> = pods.iter().filter(|pod| runs(pod, &image)).map(pod_name).collect();
-            let is_needed = in_use.contains(&image.id) || in_use.contains(&image.digest);
-            if names.is_empty() && is_needed {
-                names.push("a pod that starts".to_owned());
-            }
+            let names: Vec<String> = pods.iter().filter(|pod| needs(pod, &image, &maps)).map(pod_name).collect();
             if !names.is_empty() {
                 users.insert(image.id, names);
             }
@@ -150,12 +146,21 @@ impl Running {
     }
 }
 
-fn runs(pod: &Value, image: &Image) -> bool {
+/// Whether a pod that has not ended runs from this image, or names it.
+fn needs(pod: &Value, image: &Image, maps: &[ImageMap]) -> bool {
     let has_ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-    let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
-    let statuses = lists.iter().filter_map(|list| pod["status"][list].as_array()).flatten();
-    let mut ids = statuses.filter_map(|status| status["imageID"].as_str());
-    !has_ended && ids.any(|id| id.ends_with(image.digest.as_str()) || id.ends_with(image.id.as_str()))
+    let all = |part: &str, lists: [&str; 3], field: &str| -> Vec<String> {
+        let entries = lists.iter().filter_map(|list| pod[part][list].as_array()).flatten();
+        entries.filter_map(|entry| entry[field].as_str()).map(str::to_owned).collect()
+    };
+    let statuses = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
+    let runs = all("status", statuses, "imageID").iter().any(|id| id.ends_with(image.digest.as_str()));
+    let named = all("spec", ["containers", "initContainers", "ephemeralContainers"], "image");
+    let names = named.iter().any(|written| match resolve(written, maps) {
+        Ok(Source::Image(reference)) => reference == image.reference || reference.digest() == Some(&image.digest),
+        Ok(Source::Host) | Err(_) => false,
+    });
+    !has_ended && (runs || names)
 }
 
 fn pod_name(pod: &Value) -> String {

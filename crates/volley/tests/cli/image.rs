@@ -8,7 +8,7 @@ use std::io::Write;
 use std::process::{Output, Stdio};
 
 impl World {
-    fn load(&self, name: &str, content: &str) {
+    pub fn load(&self, name: &str, content: &str) {
         let file = archive::write(self.folder.path(), name, content);
         assert_eq!(self.stdout(&["image", "load", file.to_str().expect("test paths are UTF-8")]), format!("{name}\n"));
     }

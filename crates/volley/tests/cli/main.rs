@@ -3,6 +3,7 @@
 mod archive;
 mod image;
 mod map;
+mod node;
 mod registry;
 mod start;
 
