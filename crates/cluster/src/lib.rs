@@ -82,7 +82,6 @@ impl Cluster {
         server.set_address(&reached_at.to_string());
         server.bootstrap(address.port()).await?;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        tasks.spawn(controllers::run(server.clone(), options.home.clone(), stop.clone()));
         tasks.spawn(door.serve(server.clone(), stop.clone()));
         let kubeconfig = apiserver::kubeconfig::text(&pki, reached_at);
         let mut cluster = Cluster { server, address, kubeconfig, home: options.home, node: None, stop, tasks };
@@ -96,6 +95,9 @@ impl Cluster {
                 }
             }
         }
+        // After the node, so that the first round of scheduling finds it ready.
+        let controllers = controllers::run(cluster.server.clone(), cluster.home.clone(), cluster.stop.clone());
+        cluster.tasks.spawn(controllers);
         Ok(cluster)
     }
 

@@ -8,6 +8,7 @@ use crate::images::error::ImageError;
 use crate::runtime::cgroup::Layout;
 use crate::runtime::client::{self, Adopted, RuntimeError, Streams};
 use crate::runtime::spec::{Resources, Sandbox};
+use crate::runtime::sys;
 use crate::runtime::wire::{Exec, Exit, Fault, FaultKind, Started};
 use crate::streams::logs::reader::{LogReader, ReadOptions};
 use jiff::Timestamp;
@@ -204,7 +205,10 @@ impl Deeds {
             let result = match hook.map(|hook| planned::hook(&spec, hook, &address)) {
                 None => Ok(()),
                 Some(Err(text)) => Err(text),
-                Some(Ok(handler)) => handle(&handler, HOOK_TIMEOUT, shim, &id).await.map(drop),
+                Some(Ok(handler)) => {
+                    let exec = async |command: &[String], timeout| captured(shim, &id, command, timeout).await;
+                    handlers::run_hook(&handler, HOOK_TIMEOUT, exec).await.map(drop)
+                }
             };
             Note::Hooked { container: spec.name, id, which, result }
         });
@@ -217,7 +221,10 @@ impl Deeds {
                 Some(probe) => {
                     let seconds = u64::try_from(probe.timeout_seconds.unwrap_or(1).max(1)).unwrap_or(1);
                     match planned::probe(&spec, probe, &address) {
-                        Ok(handler) => handle(&handler, Duration::from_secs(seconds), shim, &id).await,
+                        Ok(handler) => {
+                            let exec = async |command: &[String], timeout| captured(shim, &id, command, timeout).await;
+                            handlers::run(&handler, Duration::from_secs(seconds), exec).await
+                        }
                         Err(text) => Err(text),
                     }
                 }
@@ -335,23 +342,14 @@ fn signal_number(name: &str) -> i32 {
     }
 }
 
-async fn handle(
-    handler: &planned::Handler,
-    timeout: Duration,
+/// Runs a command in a container; its exit code and the beginning of what it printed. One that takes too long is killed.
+async fn captured(
     shim: Option<client::Pod>,
     id: &str,
-) -> Result<String, String> {
-    handlers::run(handler, timeout, async |command: &[String], timeout: Duration| {
-        let Some(shim) = shim else { return Err("the pod does not run".to_owned()) };
-        tokio::time::timeout(timeout, captured(&shim, id, command))
-            .await
-            .unwrap_or_else(|_| Err(format!("command {command:?} timed out after {timeout:?}")))
-    })
-    .await
-}
-
-/// Runs a command in a container; its exit code and the beginning of what it printed.
-async fn captured(shim: &client::Pod, id: &str, command: &[String]) -> Result<(i32, String), String> {
+    command: &[String],
+    timeout: Duration,
+) -> Result<(i32, String), String> {
+    let Some(shim) = shim else { return Err("the pod does not run".to_owned()) };
     let failed = |error: std::io::Error| error.to_string();
     let (read, write) = std::io::pipe().map_err(failed)?;
     let stdin = OwnedFd::from(fs::File::open("/dev/null").map_err(failed)?);
@@ -359,20 +357,35 @@ async fn captured(shim: &client::Pod, id: &str, command: &[String]) -> Result<(i
     let streams = Streams { stdin, stdout: write.into(), stderr: stderr.into() };
     let exec = Exec { args: command.to_vec(), ..Exec::default() };
     let mut process = shim.exec(id, exec, Some(streams)).await.map_err(|error| chain(&error))?;
-    let mut output = Vec::new();
+    let started = process.started.process;
     let mut reader = tokio::net::unix::pipe::Receiver::from_owned_fd(read.into()).map_err(failed)?;
+    let mut output = Vec::new();
     let reading = async {
-        let mut rest = (&mut reader).take(OUTPUT_BYTES_MAX);
-        let _cut_off = rest.read_to_end(&mut output).await;
+        let mut beginning = (&mut reader).take(OUTPUT_BYTES_MAX);
+        let _cut_off = beginning.read_to_end(&mut output).await;
         // What is not kept is read all the same: a full pipe would stop the command.
         let _ended = tokio::io::copy(&mut reader, &mut tokio::io::sink()).await;
+        std::future::pending::<()>().await;
     };
-    let (exit, ()) = tokio::join!(process.wait(), async {
-        // A background child may keep the pipe open for ever; the command's own end is what counts.
-        let _timed_out = tokio::time::timeout(Duration::from_secs(600), reading).await;
-    });
-    let exit = exit.map_err(|error| chain(&error))?;
-    Ok((exit.code, String::from_utf8_lossy(&output).into_owned()))
+    let exit = tokio::select! {
+        exit = tokio::time::timeout(timeout, process.wait()) => exit,
+        () = reading => return Err("the command's output could not be read".to_owned()),
+    };
+    // What it wrote last may still be in the pipe.
+    let mut rest = vec![0; OUTPUT_BYTES_MAX as usize - output.len()];
+    if let Ok(count) = reader.try_read(&mut rest) {
+        output.extend_from_slice(&rest[..count]);
+    }
+    match exit {
+        Ok(Ok(exit)) => Ok((exit.code, String::from_utf8_lossy(&output).into_owned())),
+        Ok(Err(error)) => Err(chain(&error)),
+        Err(_) => {
+            if started.is_alive() {
+                let _ended_just_now = sys::kill(started.pid, libc::SIGKILL);
+            }
+            Err(format!("command {command:?} timed out after {timeout:?}"))
+        }
+    }
 }
 
 struct SandboxMaking<'a> {
