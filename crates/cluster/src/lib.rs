@@ -86,7 +86,8 @@ impl Cluster {
         let kubeconfig = apiserver::kubeconfig::text(&pki, reached_at);
         let mut cluster = Cluster { server, address, kubeconfig, home: options.home, node: None, stop, tasks };
         if let Some(node) = options.node {
-            let started = Node::start(cluster.server.clone(), &cluster.home, node, cluster.stop.clone(), &cluster.tasks);
+            let started =
+                Node::start(cluster.server.clone(), &cluster.home, node, cluster.stop.clone(), &cluster.tasks);
             match started.await {
                 Ok(node) => cluster.node = Some(node),
                 Err(error) => {

@@ -308,7 +308,11 @@ impl ApiServer {
 
 /// Subresources of the reference that are not served, and what to do instead.
 const NOT_SERVED: &[(&str, &str, &str)] = &[
-    ("pods", "resize", "resources of a running pod stay as they are: delete the pod and create it with the wanted ones"),
+    (
+        "pods",
+        "resize",
+        "resources of a running pod stay as they are: delete the pod and create it with the wanted ones",
+    ),
     ("pods", "proxy", "use kubectl port-forward to reach a pod"),
     ("services", "proxy", "use kubectl port-forward to reach a service"),
     ("nodes", "proxy", "the node has no API of its own"),

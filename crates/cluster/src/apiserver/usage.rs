@@ -71,9 +71,7 @@ impl ApiServer {
         all.retain(|one| {
             labels.matches(one["metadata"]["labels"].as_object()) && fields.matches_object(GROUP, kind, one)
         });
-        let items = |kind: &str, api_version: &str, items: Vec<Value>| {
-            json!({"kind": kind, "apiVersion": api_version, "metadata": {}, "items": items})
-        };
+        let items = |kind: &str, api_version: &str, items: Vec<Value>| json!({"kind": kind, "apiVersion": api_version, "metadata": {}, "items": items});
         let list = match form.view {
             View::Object => items(&call.resource.list_kind, &call.resource.api_version(), all),
             View::Partial | View::PartialList => {

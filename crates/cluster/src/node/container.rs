@@ -9,7 +9,8 @@ use crate::runtime::spec::{
     self, CapabilityChange, Device, LogFile, Mode, Mount, MountSource, Propagation, Resources, Root, Seccomp, User,
 };
 use k8s_openapi::api::core::v1::{
-    Capabilities, ConfigMap, Container, EnvVar, Pod, PodSecurityContext, SeccompProfile, Secret, SecurityContext, Service,
+    Capabilities, ConfigMap, Container, EnvVar, Pod, PodSecurityContext, SeccompProfile, Secret, SecurityContext,
+    Service,
 };
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,7 +85,8 @@ impl Making<'_> {
         self.open_paths(&security, &mut demand);
         demand.resources = self.resources();
         demand.stdin = container.stdin == Some(true);
-        demand.log = Some(self.log().map_err(|error| unsupported(format!("failed to make the log's folder: {error}")))?);
+        demand.log =
+            Some(self.log().map_err(|error| unsupported(format!("failed to make the log's folder: {error}")))?);
         self.drop_mounts_of_the_process_mode(&mut mounts)?;
         (demand.mounts, demand.devices) = (mounts, devices);
         Ok(demand)
@@ -106,10 +108,14 @@ impl Making<'_> {
         let profile = profile.or(pods.and_then(|pods| pods.app_armor_profile.as_ref()));
         if let Some(profile) = profile.filter(|profile| profile.type_ != "Unconfined") {
             let kind = &profile.type_;
-            return Err(unsupported(format!("appArmorProfile {kind}: this node loads no AppArmor profiles; remove the field or choose Unconfined")));
+            return Err(unsupported(format!(
+                "appArmorProfile {kind}: this node loads no AppArmor profiles; remove the field or choose Unconfined"
+            )));
         }
         if self.pod.spec.as_ref().is_some_and(|spec| spec.host_users == Some(false)) {
-            return Err(unsupported("hostUsers: false asks for a user namespace per pod, which this node does not make"));
+            return Err(unsupported(
+                "hostUsers: false asks for a user namespace per pod, which this node does not make",
+            ));
         }
         let has_devices = self.container.volume_devices.as_ref().is_some_and(|devices| !devices.is_empty());
         if has_devices {
@@ -235,12 +241,7 @@ impl Making<'_> {
         }
     }
 
-    fn add_gear(
-        &self,
-        environment: &mut Vec<(String, String)>,
-        mounts: &mut Vec<Mount>,
-        devices: &mut Vec<Device>,
-    ) {
+    fn add_gear(&self, environment: &mut Vec<(String, String)>, mounts: &mut Vec<Mount>, devices: &mut Vec<Device>) {
         let granted: Vec<DeviceId> = self.granted.iter().cloned().map(DeviceId).collect();
         let mut gear = self.parts.gpus.gear(&granted, matches!(self.found, Found::Host));
         if self.mode() == Mode::Process {
@@ -264,7 +265,8 @@ impl Making<'_> {
 
     /// `/etc/hosts` and its like, and the file for the last words, unless a volume lies there.
     fn add_files(&self, mounts: &mut Vec<Mount>, read_only: bool) -> Result<(), Refusal> {
-        let failed = |path: &Path, error: std::io::Error| unsupported(format!("failed to make {}: {error}", path.display()));
+        let failed =
+            |path: &Path, error: std::io::Error| unsupported(format!("failed to make {}: {error}", path.display()));
         let etc = paths::etc(self.folder);
         let mut files: Vec<(PathBuf, PathBuf, bool)> = ["hosts", "hostname", "resolv.conf"]
             .into_iter()
@@ -293,7 +295,8 @@ impl Making<'_> {
             return Ok(());
         }
         let is_given = |mount: &Mount| {
-            mount.target.starts_with("/var/run/secrets/kubernetes.io/serviceaccount") || mount.target.starts_with("/etc")
+            mount.target.starts_with("/var/run/secrets/kubernetes.io/serviceaccount")
+                || mount.target.starts_with("/etc")
         };
         mounts.retain(|mount| !is_given(mount));
         match mounts.first() {

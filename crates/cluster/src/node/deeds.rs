@@ -45,12 +45,38 @@ pub enum Note {
     /// Something that a volume is made of has changed.
     Refresh,
     Refreshed(Option<Timestamp>),
-    Sandbox { number: u32, result: Result<(client::Pod, Vec<String>), String> },
-    Pulled { container: String, attempt_number: u32, since: Timestamp, result: Result<Obtained, ImageError> },
-    Started { container: String, attempt: Attempt, result: Launched },
-    Hooked { container: String, id: String, which: Which, result: Result<(), String> },
-    Probed { container: String, id: String, kind: ProbeKind, success: bool, output: String },
-    Ended { id: String, exit: Exit },
+    Sandbox {
+        number: u32,
+        result: Result<(client::Pod, Vec<String>), String>,
+    },
+    Pulled {
+        container: String,
+        attempt_number: u32,
+        since: Timestamp,
+        result: Result<Obtained, ImageError>,
+    },
+    Started {
+        container: String,
+        attempt: Attempt,
+        result: Launched,
+    },
+    Hooked {
+        container: String,
+        id: String,
+        which: Which,
+        result: Result<(), String>,
+    },
+    Probed {
+        container: String,
+        id: String,
+        kind: ProbeKind,
+        success: bool,
+        output: String,
+    },
+    Ended {
+        id: String,
+        exit: Exit,
+    },
     /// The shim is gone; the ends that it recorded.
     ShimGone(BTreeMap<String, Exit>),
     TornDown(Result<(), String>),
@@ -130,8 +156,12 @@ impl Deeds {
         let outbox = self.outbox.clone();
         tokio::spawn(async move {
             if let Ok(mut watch) = shim.watch().await {
-                let ended: Vec<(String, Exit)> =
-                    watch.state.containers.iter().filter_map(|(id, found)| Some((id.clone(), found.exit.clone()?))).collect();
+                let ended: Vec<(String, Exit)> = watch
+                    .state
+                    .containers
+                    .iter()
+                    .filter_map(|(id, found)| Some((id.clone(), found.exit.clone()?)))
+                    .collect();
                 for (id, exit) in ended {
                     if outbox.send(Note::Ended { id, exit }).await.is_err() {
                         return;
@@ -144,7 +174,9 @@ impl Deeds {
                 }
             }
             let ends = match client::Pod::adopt(shim.folder()).await {
-                Ok(Adopted::Dead(state)) => state.containers.into_iter().filter_map(|(id, found)| Some((id, found.exit?))).collect(),
+                Ok(Adopted::Dead(state)) => {
+                    state.containers.into_iter().filter_map(|(id, found)| Some((id, found.exit?))).collect()
+                }
                 Ok(Adopted::Running(_) | Adopted::Nothing) | Err(_) => BTreeMap::new(),
             };
             let _worker_has_left = outbox.send(Note::ShimGone(ends)).await;
@@ -278,7 +310,11 @@ impl Deeds {
     pub fn last_words(&self, spec: &Container, attempt_number: u32, exit_code: i32) -> Option<String> {
         let file = fs::read(paths::message(&self.folder, &spec.name, attempt_number)).unwrap_or_default();
         let wants_log = spec.termination_message_policy.as_deref() == Some("FallbackToLogsOnError");
-        let log = if wants_log && exit_code != 0 && file.is_empty() { self.log_tail(spec, attempt_number) } else { String::new() };
+        let log = if wants_log && exit_code != 0 && file.is_empty() {
+            self.log_tail(spec, attempt_number)
+        } else {
+            String::new()
+        };
         termination::message(spec, &termination::Remains { runtime_message: "", file: &file, log: &log, exit_code })
     }
 
@@ -313,7 +349,8 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 fn remove_old_logs(folder: &std::path::Path, newest: u32) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let number = name.to_str().and_then(|name| name.split('.').next()).and_then(|number| number.parse::<u32>().ok());
+        let number =
+            name.to_str().and_then(|name| name.split('.').next()).and_then(|number| number.parse::<u32>().ok());
         if number.is_some_and(|number| number.saturating_add(1) < newest) {
             let _goes_with_the_pod = fs::remove_file(entry.path());
         }
@@ -426,12 +463,14 @@ impl SandboxMaking<'_> {
         let spec = pod.spec.as_ref();
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         let around = parts.machine.surroundings(&[]);
-        let sysctls = spec.and_then(|spec| spec.security_context.as_ref()).and_then(|security| security.sysctls.as_ref());
+        let sysctls =
+            spec.and_then(|spec| spec.security_context.as_ref()).and_then(|security| security.sysctls.as_ref());
         let mut sandbox = Sandbox::new(&uid, parts.capabilities.mode);
         sandbox.hostname = files::kernel_hostname(pod, &around.cluster_domain, &around.host_name);
         sandbox.network = network;
         sandbox.cgroup = parts.has_cgroups().then(|| parts.cgroup.join(format!("pod{uid}")));
-        sandbox.sysctls = sysctls.into_iter().flatten().map(|sysctl| (sysctl.name.clone(), sysctl.value.clone())).collect();
+        sandbox.sysctls =
+            sysctls.into_iter().flatten().map(|sysctl| (sysctl.name.clone(), sysctl.value.clone())).collect();
         sandbox.host_ipc = spec.is_some_and(|spec| spec.host_ipc == Some(true));
         sandbox.host_pids = spec.is_some_and(|spec| spec.host_pid == Some(true));
         sandbox.share_pids = spec.is_some_and(|spec| spec.share_process_namespace == Some(true));
@@ -474,7 +513,9 @@ impl Launch<'_> {
         let refused = |reason, message| Launched::Refused(Refusal { reason, message });
         let found = match self.parts.keeper.find(&self.attempt.image).await {
             Ok(Some(found)) => found,
-            Ok(None) => return refused("CreateContainerError", format!("image {:?} is no longer here", self.attempt.image)),
+            Ok(None) => {
+                return refused("CreateContainerError", format!("image {:?} is no longer here", self.attempt.image));
+            }
             Err(error) => return refused("ImageInspectError", error.to_string()),
         };
         let sources = sources(self.parts, self.pod, addresses);
@@ -507,4 +548,3 @@ impl Launch<'_> {
         }
     }
 }
-

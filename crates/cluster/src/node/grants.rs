@@ -26,7 +26,8 @@ impl Grants {
     pub fn admit(&self, parts: &Parts, pod: &Pod, uid: &str) -> Result<Granted, Option<Rejection>> {
         let mut held = self.held.lock();
         let entries = parts.pods.entries();
-        let others: Vec<&Arc<Entry>> = entries.iter().filter(|entry| entry.uid != uid && entry.is_taken() && !entry.is_over()).collect();
+        let others: Vec<&Arc<Entry>> =
+            entries.iter().filter(|entry| entry.uid != uid && entry.is_taken() && !entry.is_over()).collect();
         let pods: Vec<Arc<Pod>> = others.iter().map(|entry| entry.pod()).collect();
         let pods: Vec<&Pod> = pods.iter().map(|pod| &**pod).collect();
         let (inventory, amounts) = (parts.gpus.inventory(), parts.machine.amounts());

@@ -128,12 +128,12 @@ impl Keeper {
         }
     }
 
-    /// The manifests of the images that these references mean.
+    /// The ids of the images that these references mean.
     pub async fn digests<'a>(&self, written: impl Iterator<Item = &'a str>) -> BTreeSet<Digest> {
         let mut digests = BTreeSet::new();
         for name in written.collect::<BTreeSet<_>>() {
             if let Ok(Some(Found::Image(image))) = self.find(name).await {
-                digests.insert(image.digest);
+                digests.insert(image.id);
             }
         }
         digests

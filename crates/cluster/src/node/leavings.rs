@@ -60,7 +60,9 @@ pub async fn adopt(home: &Path) -> Result<BTreeMap<String, Adopted>, ClearError>
 async fn adopt_pod(folder: &Path, mut record: Record) -> Result<Adopted, ClearError> {
     let failed = |source| ClearError::Pod { folder: folder.to_owned(), source };
     // One that was still being made is made again.
-    for extra in sandboxes(folder).filter(|(number, _)| *number != record.seen.sandbox_number || record.seen.sandbox != Sandbox::Ready) {
+    for extra in sandboxes(folder)
+        .filter(|(number, _)| *number != record.seen.sandbox_number || record.seen.sandbox != Sandbox::Ready)
+    {
         end_sandbox(&extra.1, Duration::ZERO).await.map_err(failed)?;
     }
     let mut shim = None;
@@ -130,7 +132,8 @@ fn lose(seen: &mut Seen, state: &PodState) {
     for container in seen.containers.values_mut() {
         let State::Running(running) = &container.state else { continue };
         let killed = || Ended { code: 137, signal: Some(9), oom_kills: 0, at: jiff::Timestamp::now() };
-        let ended = state.containers.get(&running.attempt.id).and_then(|found| found.exit.clone()).unwrap_or_else(killed);
+        let ended =
+            state.containers.get(&running.attempt.id).and_then(|found| found.exit.clone()).unwrap_or_else(killed);
         container.state = State::Exited(Exit {
             attempt: running.attempt.clone(),
             code: ended.code,

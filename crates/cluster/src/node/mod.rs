@@ -378,13 +378,15 @@ pub fn mode_word(mode: Mode) -> &'static str {
 fn choose_mode(best: Capabilities, asked: Option<Mode>) -> Result<Capabilities, NodeError> {
     let rank = |mode: Mode| [Mode::Process, Mode::Rootless, Mode::Root].iter().position(|other| *other == mode);
     match asked {
-        Some(asked) if rank(asked) > rank(best.mode) => Err(NodeError::Mode {
-            asked: mode_word(asked),
-            best: mode_word(best.mode),
-            lacks: best.lacks.join("; "),
-        }),
+        Some(asked) if rank(asked) > rank(best.mode) => {
+            Err(NodeError::Mode { asked: mode_word(asked), best: mode_word(best.mode), lacks: best.lacks.join("; ") })
+        }
         Some(asked) if asked != best.mode => {
-            let lacks = vec![format!("the runtime `{}` was asked for, though `{}` can be had", mode_word(asked), mode_word(best.mode))];
+            let lacks = vec![format!(
+                "the runtime `{}` was asked for, though `{}` can be had",
+                mode_word(asked),
+                mode_word(best.mode)
+            )];
             Ok(Capabilities { mode: asked, cgroups: "none".to_owned(), lacks })
         }
         Some(_) | None => Ok(best),

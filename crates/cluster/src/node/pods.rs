@@ -146,7 +146,8 @@ impl Feeder {
         loop {
             let (listing, mut pods) = store.list_and_watch(&store.bucket("pods"), "");
             let revision = store.revision();
-            let (Ok(mut config_maps), Ok(mut secrets)) = (store.watch(&config_maps, revision), store.watch(&secrets, revision))
+            let (Ok(mut config_maps), Ok(mut secrets)) =
+                (store.watch(&config_maps, revision), store.watch(&secrets, revision))
             else {
                 continue;
             };

@@ -265,9 +265,8 @@ impl Worker {
 
     /// Takes an image that is here as it is, and asks for one that is not.
     async fn pull(&mut self, container: String, image: String, attempt_number: u32) {
-        let is_asked_always = self.container(&container).is_some_and(|spec| {
-            spec.image_pull_policy.as_deref() == Some("Always")
-        });
+        let is_asked_always =
+            self.container(&container).is_some_and(|spec| spec.image_pull_policy.as_deref() == Some("Always"));
         if !is_asked_always && let Ok(Some(found)) = self.parts.keeper.find(&image).await {
             let image_id = found.id();
             return self.change(|worker| {
@@ -361,7 +360,9 @@ impl Worker {
                         let pull = Some(Pull { attempt_number, pull_ms, total_ms, size_bytes });
                         ImageSeen::Present { image_id: obtained.image_id, pull }
                     }
-                    Err(error) => ImageSeen::Failed(self.trouble(&container, error.reason().to_owned(), error.to_string())),
+                    Err(error) => {
+                        ImageSeen::Failed(self.trouble(&container, error.reason().to_owned(), error.to_string()))
+                    }
                 };
                 self.change(|worker| worker.seen_mut(&container).image = image);
             }
@@ -378,7 +379,8 @@ impl Worker {
                 });
             }
             Note::Probed { container, id, kind, success, output } => {
-                let Some(probe) = self.container(&container).as_ref().and_then(|spec| spec_of(spec, kind)).cloned() else {
+                let Some(probe) = self.container(&container).as_ref().and_then(|spec| spec_of(spec, kind)).cloned()
+                else {
                     return;
                 };
                 self.change(|worker| {
@@ -526,7 +528,8 @@ impl Worker {
     }
 
     fn take_end(&mut self, id: String, exit: wire::Exit) {
-        let found = self.seen.containers.iter().find(|(_, seen)| seen.attempt().is_some_and(|attempt| attempt.id == id));
+        let found =
+            self.seen.containers.iter().find(|(_, seen)| seen.attempt().is_some_and(|attempt| attempt.id == id));
         let Some((name, seen)) = found else { return };
         let Some(running) = seen.running().cloned() else {
             if matches!(seen.state, State::Creating(_)) {
@@ -535,9 +538,8 @@ impl Worker {
             return;
         };
         let name = name.clone();
-        let message = self.container(&name).and_then(|spec| {
-            self.deeds.last_words(&spec, running.attempt.number, exit.code)
-        });
+        let message =
+            self.container(&name).and_then(|spec| self.deeds.last_words(&spec, running.attempt.number, exit.code));
         let ended = Exit {
             code: exit.code,
             signal: exit.signal,
@@ -561,7 +563,8 @@ impl Worker {
             let killed = wire::Exit { code: 137, signal: Some(9), oom_kills: 0, at: Timestamp::now() };
             ends.get(id).cloned().unwrap_or(killed)
         };
-        let alive: Vec<String> = self.seen.containers.values().filter_map(|seen| Some(seen.running()?.attempt.id.clone())).collect();
+        let alive: Vec<String> =
+            self.seen.containers.values().filter_map(|seen| Some(seen.running()?.attempt.id.clone())).collect();
         for id in alive {
             let exit = killed(&ends, &id);
             self.take_end(id, exit);
@@ -665,9 +668,10 @@ impl Worker {
     }
 
     fn publish(&self) {
-        let containers = self.seen.containers.iter().filter_map(|(name, seen)| {
-            Some((name.clone(), (seen.attempt()?.id.clone(), seen.running().is_some())))
-        });
+        let containers =
+            self.seen.containers.iter().filter_map(|(name, seen)| {
+                Some((name.clone(), (seen.attempt()?.id.clone(), seen.running().is_some())))
+            });
         self.entry.publish(
             Handle {
                 folder: self.folder.clone(),
@@ -691,7 +695,8 @@ impl Worker {
 
     /// Whether the pod has ended, is cleaned up and reported: only its files are left, until its object goes.
     fn is_at_rest(&self) -> bool {
-        let is_terminal = matches!(self.pod.status.as_ref().and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed"));
+        let is_terminal =
+            matches!(self.pod.status.as_ref().and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed"));
         is_terminal
             && self.pod.metadata.deletion_timestamp.is_none()
             && !self.is_gone
@@ -725,7 +730,8 @@ impl Worker {
 /// The id that clients see of one attempt; also its name in the pod's shim.
 fn container_id(uid: &str, container: &str, attempt: u32, sandbox: u32) -> String {
     use std::fmt::Write;
-    let digest = ring::digest::digest(&ring::digest::SHA256, format!("{uid}/{container}/{attempt}/{sandbox}").as_bytes());
+    let digest =
+        ring::digest::digest(&ring::digest::SHA256, format!("{uid}/{container}/{attempt}/{sandbox}").as_bytes());
     let mut text = String::with_capacity(64);
     for byte in digest.as_ref() {
         let _infallible = write!(text, "{byte:02x}");

@@ -188,7 +188,14 @@ impl Voice {
     }
 
     fn event(&self, kind: EventType, reason: &str, message: String) -> Event {
-        Event { kind, reason: reason.to_owned(), message, about: self.about.clone(), component: self.component, field_path: None }
+        Event {
+            kind,
+            reason: reason.to_owned(),
+            message,
+            about: self.about.clone(),
+            component: self.component,
+            field_path: None,
+        }
     }
 }
 

@@ -20,12 +20,18 @@ pub const PRINTERS: &[Printer] = &[
 ];
 
 fn node_cells(node: &Value, _now: Timestamp) -> Vec<Value> {
-    vec![cell::name(node), text(node, "usage.cpu").into(), text(node, "usage.memory").into(), text(node, "window").into()]
+    vec![
+        cell::name(node),
+        text(node, "usage.cpu").into(),
+        text(node, "usage.memory").into(),
+        text(node, "window").into(),
+    ]
 }
 
 fn pod_cells(pod: &Value, _now: Timestamp) -> Vec<Value> {
     let sum = |path: &str| {
-        let amounts = list(pod, "containers").iter().filter_map(|container| Quantity::parse(text(container, path)).ok());
+        let amounts =
+            list(pod, "containers").iter().filter_map(|container| Quantity::parse(text(container, path)).ok());
         amounts.reduce(|all, one| all + one).unwrap_or(Quantity::ZERO).to_string()
     };
     vec![cell::name(pod), sum("usage.cpu").into(), sum("usage.memory").into(), text(pod, "window").into()]

@@ -53,7 +53,7 @@ pub fn ephemeral_containers_update(new: &Value, old: &Value) -> Vec<FieldError> 
             }
             Some(_) => continue,
         };
-        errors.push(FieldError::forbidden(&path, &detail));
+        errors.push(FieldError::forbidden(path, &detail));
     }
     errors
 }

@@ -72,7 +72,7 @@ impl World {
 
     /// As a node that has just been started: nothing is known but what is found.
     async fn unmount(&self) {
-        self.volumes(Mode::Root).unmount(&self.folder()).await.unwrap();
+        unmount(&self.folder()).await.unwrap();
         assert!(!self.folder().exists());
         assert_eq!(self.mount_points(), Vec::<PathBuf>::new());
     }
