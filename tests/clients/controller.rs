@@ -252,6 +252,7 @@ async fn a_reflector_lists_again_after_history_was_lost() {
         home: first.home.path().to_owned(),
         listen: ([127, 0, 0, 1], 0).into(),
         names: Vec::new(),
+        node: None,
     };
     let again = volley_cluster::Cluster::start(options).await.expect("starts again");
     let maps: Api<ConfigMap> = Api::namespaced(again.client("test"), "history");

@@ -124,6 +124,7 @@ async fn a_token_from_before_a_restart_has_expired() {
         home: first.home.path().to_owned(),
         listen: ([127, 0, 0, 1], 0).into(),
         names: Vec::new(),
+        node: None,
     };
     let again = volley_cluster::Cluster::start(options).await.expect("starts again");
     let maps: Api<ConfigMap> = Api::namespaced(again.client("test"), NAMESPACE);

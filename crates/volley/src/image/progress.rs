@@ -13,6 +13,8 @@ const TICK: Duration = Duration::from_millis(120);
 /// The bars, or what was last said of each layer. It clears itself away when dropped.
 pub struct Progress {
     bars: Option<MultiProgress>,
+    /// Turns for as long as it is held.
+    _spinner: Option<ProgressBar>,
     layers: Mutex<BTreeMap<String, (StepStage, Option<ProgressBar>)>>,
 }
 
@@ -21,11 +23,9 @@ impl Progress {
     pub fn new(label: &str) -> Progress {
         let is_shown = io::stderr().is_terminal() && !label.is_empty();
         let bars = is_shown.then(MultiProgress::new);
-        if let Some(bars) = &bars {
-            let spinner = bars.add(ProgressBar::new_spinner().with_message(label.to_owned()));
-            spinner.enable_steady_tick(TICK);
-        }
-        Progress { bars, layers: Mutex::default() }
+        let spinner = bars.as_ref().map(|bars| bars.add(ProgressBar::new_spinner().with_message(label.to_owned())));
+        spinner.iter().for_each(|spinner| spinner.enable_steady_tick(TICK));
+        Progress { bars, _spinner: spinner, layers: Mutex::default() }
     }
 
     pub fn show(&self, step: &Step) {
