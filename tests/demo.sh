@@ -7,6 +7,7 @@ volley=${VOLLEY:-target/debug/volley}
 scratch=$(mktemp -d)
 export VOLLEY_HOME=$scratch/home KUBECONFIG=$scratch/home/kubeconfig
 watcher=
+bridge=
 
 tear_down() {
     local code=$?
@@ -83,7 +84,7 @@ own_processes() {
     done
 }
 
-# Everything of this home on the machine: processes, their cgroups, mounts, and links that were not there before.
+# Everything of this home on the machine: processes, their cgroups, mounts, and the bridge of its pods.
 own_traces() {
     local kind pid line
     while read -r kind pid; do
@@ -93,13 +94,8 @@ own_traces() {
         done <"/proc/$pid/cgroup"
     done < <(own_processes) | sort -u
     awk -v home="$VOLLEY_HOME" 'index($0, home) { print "mount " $5 }' /proc/self/mountinfo
-    for link in /sys/class/net/*/bridge; do
-        [ -e "$link" ] || continue
-        link=$(basename "$(dirname "$link")")
-        grep -qxF "$link" "$scratch/links" || echo "link $link"
-    done
+    [ -z "$bridge" ] || [ ! -e "/sys/class/net/$bridge" ] || echo "link $bridge"
 }
-ls /sys/class/net >"$scratch/links"
 
 chapter "A cluster from nothing, with four pretended GPUs"
 show "$volley" up --only cluster --listen 127.0.0.1:0 --fake-gpus 4
@@ -196,6 +192,8 @@ show kubectl exec oci -- echo "still here"
 expect grey kubectl get configmap colours --output 'jsonpath={.data.sky}'
 
 chapter "Down, and the machine is as it was"
+address=$(kubectl get pod oci --output 'jsonpath={.status.podIP}')
+bridge=$(ip -o route get "$address" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
 own_traces >"$scratch/traces"
 for kind in process cgroup link; do
     printf '  %-8s %s\n' "$kind" "$(grep -c "^$kind " "$scratch/traces" || true)"
