@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The main job, shown and checked: a cluster comes up in an empty home, kubectl works with it, and it goes away again.
+# The main job, shown and checked: a cluster comes up in an empty home, runs pods, counts GPUs, and goes away without a trace.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -7,15 +7,16 @@ volley=${VOLLEY:-target/debug/volley}
 scratch=$(mktemp -d)
 export VOLLEY_HOME=$scratch/home KUBECONFIG=$scratch/home/kubeconfig
 watcher=
+bridge=
 
 tear_down() {
     local code=$?
     [ -z "$watcher" ] || kill "$watcher" 2>/dev/null || true
-    "$volley" down || true
     if [ "$code" != 0 ]; then
         echo "the demo failed; the end of the log:" >&2
         tail -n 20 "$VOLLEY_HOME/volley.log" >&2 || true
     fi
+    "$volley" down 2>/dev/null || true
     rm -rf "$scratch"
     exit "$code"
 }
@@ -35,7 +36,7 @@ chapter() {
     printf '\n== %s\n' "$*"
 }
 
-# Fails unless the last command's output is what a user must see.
+# Fails unless a command's output is what a user must see.
 expect() {
     local wanted=$1 seen
     shift
@@ -46,55 +47,123 @@ expect() {
     fi
 }
 
-chapter "A cluster from nothing"
-show "$volley" up --only cluster --listen 127.0.0.1:0
-show "$volley" status
-show kubectl get namespaces
+# Asks again until the answer is the wanted one; for what nothing can be watched for.
+wait_for() {
+    local wanted=$1 tries=0
+    shift
+    until [ "$("$@" 2>/dev/null)" = "$wanted" ]; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 300 ] || { printf 'waited in vain for %q from: %s\n' "$wanted" "$*" >&2; exit 1; }
+    done
+}
 
-chapter "Create and list"
-show kubectl create namespace demo
-show kubectl --namespace demo create configmap colours --from-literal=sky=blue
-show kubectl --namespace demo apply -f - <<'YAML'
+# An image of busybox alone, as `docker save` would write it: one layer, a configuration, a list.
+build_image() {
+    local folder=$scratch/image layer
+    mkdir -p "$folder/root/bin"
+    cp "$(command -v busybox)" "$folder/root/bin/busybox"
+    for applet in sh echo cat hostname sleep ls; do ln -s busybox "$folder/root/bin/$applet"; done
+    tar --create --file "$folder/layer.tar" --directory "$folder/root" --owner=0 --group=0 .
+    layer=$(sha256sum "$folder/layer.tar" | cut -d ' ' -f 1)
+    printf '{"architecture":"%s","os":"linux","config":{"Env":["PATH=/bin"],"Cmd":["sh"]},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}' \
+        "$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')" "$layer" >"$folder/config.json"
+    printf '[{"Config":"config.json","RepoTags":["demo/busybox:1"],"Layers":["layer.tar"]}]' >"$folder/manifest.json"
+    tar --create --file "$1" --directory "$folder" manifest.json config.json layer.tar
+}
+
+# Processes of this home, by its path in their command, environment or mounts; `kind pid` a line.
+own_processes() {
+    local folder
+    for folder in /proc/[0-9]*; do
+        [ "$folder" != "/proc/$$" ] && [ "$folder" != "/proc/$BASHPID" ] || continue
+        if tr '\0' '\n' 2>/dev/null <"$folder/cmdline" | grep -qF "$VOLLEY_HOME" ||
+            { [ "$(readlink "$folder/ns/mnt" 2>/dev/null)" != "$(readlink /proc/self/ns/mnt)" ] &&
+                grep -qF "$VOLLEY_HOME" "$folder/mountinfo" 2>/dev/null; }; then
+            echo "process ${folder#/proc/}"
+        fi
+    done
+}
+
+# Everything of this home on the machine: processes, their cgroups, mounts, and the bridge of its pods.
+own_traces() {
+    local kind pid line
+    while read -r kind pid; do
+        echo "$kind $pid"
+        while IFS=: read -r _ _ line; do
+            [ "$line" = / ] || grep -qF ":$line" /proc/self/cgroup || echo "cgroup $line"
+        done <"/proc/$pid/cgroup"
+    done < <(own_processes) | sort -u
+    awk -v home="$VOLLEY_HOME" 'index($0, home) { print "mount " $5 }' /proc/self/mountinfo
+    [ -z "$bridge" ] || [ ! -e "/sys/class/net/$bridge" ] || echo "link $bridge"
+}
+
+chapter "A cluster from nothing, with four pretended GPUs"
+show "$volley" up --only cluster --listen 127.0.0.1:0 --fake-gpus 4
+show "$volley" status
+show kubectl get nodes
+
+chapter "A pod on the machine's own environment: image \`host\`"
+show kubectl run plain --image=host --restart=Never -- sh -c 'echo "I see $(ls /usr/bin | wc -l) programs of this machine"; sleep 1000'
+show kubectl wait --for=condition=Ready pod/plain --timeout=60s
+show kubectl logs plain
+show kubectl exec plain -- sh -c 'echo "this stays in the pod" > /etc/demo && cat /etc/demo'
+[ ! -e /etc/demo ] || { echo "the pod wrote on the machine" >&2; exit 1; }
+
+chapter "A pod from an image, built just now and loaded without a registry or a daemon"
+build_image "$scratch/busybox.tar"
+show "$volley" image load "$scratch/busybox.tar"
+show "$volley" image ls
+show kubectl run oci --image=demo/busybox:1 --restart=Never -- sh -c 'echo "I am $(hostname), and all my programs are:"; ls /bin; sleep 1000'
+show kubectl wait --for=condition=Ready pod/oci --timeout=60s
+show kubectl logs oci
+show kubectl exec oci -- echo "hello from inside"
+show kubectl get pods --output wide
+
+chapter "GPUs are counted: four jobs have one each, the fifth waits and says why"
+gpu_job() {
+    kubectl apply --filename - <<YAML
 apiVersion: batch/v1
 kind: Job
-metadata:
-  name: train
+metadata: {name: train-$1}
 spec:
-  completions: 4
-  parallelism: 2
+  backoffLimit: 0
   template:
     spec:
       restartPolicy: Never
+      terminationGracePeriodSeconds: 1
       containers:
       - name: main
-        image: example.org/train:1
----
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: web
-spec:
-  replicas: 2
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec:
-      containers:
-      - name: main
-        image: example.org/web:1
+        image: host
+        command: [sh, -c, "echo training on GPU \$CUDA_VISIBLE_DEVICES; $2"]
+        resources: {limits: {nvidia.com/gpu: 1}}
 YAML
-# The controllers make pods: two of the Job, two of the Deployment. Without a node they stay Pending.
-tries=0
-until [ "$(kubectl --namespace demo get pods --output name | wc -l)" = 4 ]; do
-    tries=$((tries + 1))
-    [ "$tries" -lt 100 ] || { echo "the controllers made no pods" >&2; exit 1; }
+}
+for number in 1 2 3 4; do
+    gpu_job "$number" 'until [ -e /tmp/enough ]; do sleep 0.1; done'
 done
-show kubectl --namespace demo get configmaps,jobs,deployments,pods
+phase_of() { kubectl get pods --selector "job-name=$1" --output 'jsonpath={.items[*].status.phase}'; }
+pod_of() { kubectl get pods --selector "job-name=$1" --output 'jsonpath={.items[0].metadata.name}'; }
+for number in 1 2 3 4; do wait_for Running phase_of "train-$number"; done
+gpu_job 5 true
+show "$volley" gpus
+why_not() { kubectl get events --field-selector reason=FailedScheduling --output 'jsonpath={.items[-1:].message}'; }
+tries=0
+until [[ $(why_not) == *"Insufficient nvidia.com/gpu"* ]]; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 100 ] || { echo "the fifth job does not say why it waits" >&2; exit 1; }
+done
+show why_not
+echo
+expect Pending phase_of train-5
+show kubectl exec "$(pod_of train-3)" -- touch /tmp/enough
+show kubectl wait --for=condition=complete job/train-5 --timeout=60s
+show kubectl logs job/train-5
 
 chapter "Watch, while somebody else writes"
+show kubectl create configmap colours --from-literal=sky=blue
 seen=$scratch/watched
 mkfifo "$seen"
-kubectl --namespace demo get configmaps --watch-only --output=custom-columns=NAME:.metadata.name,SKY:.data.sky --no-headers >"$seen" &
+kubectl get configmaps --watch-only --output=custom-columns=NAME:.metadata.name,SKY:.data.sky --no-headers >"$seen" &
 watcher=$!
 exec 3<"$seen"
 # The watch shows every change from its start on, so writes go on until the first one is seen.
@@ -102,30 +171,45 @@ round=0
 until read -r -t 0.2 line <&3; do
     round=$((round + 1))
     [ "$round" -lt 100 ] || { echo "the watch shows nothing" >&2; exit 1; }
-    kubectl --namespace demo annotate configmap colours "round=$round" --overwrite >/dev/null
+    kubectl annotate configmap colours "round=$round" --overwrite >/dev/null
 done
-echo "the watch is open: $line"
-
-chapter "Patch"
-show kubectl --namespace demo patch configmap colours --patch '{"data":{"sky":"grey"}}'
-show kubectl --namespace demo patch configmap colours --type merge --patch '{"data":{"sea":"green"}}'
-show kubectl --namespace demo patch configmap colours --type json --patch '[{"op":"remove","path":"/data/sea"}]'
-expect '{"sky":"grey"}' kubectl --namespace demo get configmap colours --output 'jsonpath={.data}'
+show kubectl patch configmap colours --patch '{"data":{"sky":"grey"}}'
 until [[ $line == colours*grey ]]; do
     read -r -t 20 line <&3 || { echo "the watch missed the patch" >&2; exit 1; }
 done
 echo "the watch saw it: $line"
+kill "$watcher"
+watcher=
 
-chapter "Delete"
-show kubectl --namespace demo delete configmap colours --timeout=60s
-show kubectl --namespace demo delete deployment web --cascade=foreground --timeout=60s
-show kubectl delete namespace demo --timeout=60s
-expect "" kubectl get namespace demo --ignore-not-found
+chapter "Volley dies; the pods go on, and the next one takes them over"
+container_of() { kubectl get pod "$1" --output 'jsonpath={.status.containerStatuses[0].containerID} {.status.containerStatuses[0].restartCount}'; }
+before=$(container_of oci)
+pid=$("$volley" status --output json | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p')
+show kill -9 "$pid"
+show "$volley" up --only cluster --listen 127.0.0.1:0 --fake-gpus 4
+expect "$before" container_of oci
+show kubectl exec oci -- echo "still here"
+expect grey kubectl get configmap colours --output 'jsonpath={.data.sky}'
 
-chapter "Stop, start again: what was acknowledged is there"
-show kubectl create configmap kept --from-literal=a=b
+chapter "Down, and the machine is as it was"
+address=$(kubectl get pod oci --output 'jsonpath={.status.podIP}')
+bridge=$(ip -o route get "$address" | sed -n 's/.* dev \([^ ]*\).*/\1/p')
+own_traces >"$scratch/traces"
+for kind in process cgroup link; do
+    printf '  %-8s %s\n' "$kind" "$(grep -c "^$kind " "$scratch/traces" || true)"
+done
+grep -q '^process ' "$scratch/traces" || { echo "no process was found, so the check would prove nothing" >&2; exit 1; }
 show "$volley" down
-show "$volley" up --only cluster --listen 127.0.0.1:0
-expect b kubectl get configmap kept --output 'jsonpath={.data.a}'
+left=$(own_traces)
+[ -z "$left" ] || { printf 'left on the machine:\n%s\n' "$left" >&2; exit 1; }
+while read -r kind name; do
+    if [ "$kind" = cgroup ] && find /sys/fs/cgroup -type d -path "*$name" 2>/dev/null | grep -q .; then
+        echo "left on the machine: cgroup $name" >&2
+        exit 1
+    fi
+done <"$scratch/traces"
+echo "no process, mount, cgroup or link is left"
+show "$volley" down --purge
+[ ! -e "$VOLLEY_HOME" ] || { echo "the home is left" >&2; exit 1; }
 
 chapter "The demo passed"

@@ -3,21 +3,16 @@
 //! A `Space` is a fresh namespace seen through one kubectl; tests take one each, so they can run side by side in one
 //! process (`cargo test`) or in one process each (`cargo nextest`).
 
+use crate::command::finish;
+pub use crate::command::{Output, PATIENCE, Running, eventually};
 use crate::http;
+pub use crate::installed::{Kubectl, kubectls, newest};
 use serde_json::{Value, json};
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 use volley_cluster::{Cluster, Options};
-
-/// How long a condition may take to come true; far above what any of them needs, even on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Where other kubectl versions are installed beside the one on the PATH.
-const KUBECTL_FOLDERS: &[&str] = &["/usr/lib/google-cloud-sdk/bin"];
 
 /// The cluster of this process.
 pub struct Stage {
@@ -29,7 +24,6 @@ pub struct Stage {
 }
 
 static STAGE: LazyLock<Stage> = LazyLock::new(Stage::open);
-static KUBECTLS: LazyLock<Vec<Kubectl>> = LazyLock::new(find_kubectls);
 static SPACES: AtomicU32 = AtomicU32::new(0);
 
 pub fn stage() -> &'static Stage {
@@ -74,52 +68,6 @@ fn remove_homes_of_the_dead(root: &Path) {
     }
 }
 
-/// One kubectl binary.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kubectl {
-    pub path: PathBuf,
-    /// The minor version: 33 for v1.33.1.
-    pub minor: u32,
-}
-
-/// Every kubectl of this machine, oldest first: on the PATH, beside it, and named by `VOLLEY_KUBECTL` (`:`-separated).
-fn find_kubectls() -> Vec<Kubectl> {
-    let mut paths: Vec<PathBuf> = Vec::new();
-    let listed =
-        |name: &str| std::env::var_os(name).map(|v| std::env::split_paths(&v).collect::<Vec<_>>()).unwrap_or_default();
-    paths.extend(listed("PATH").into_iter().map(|folder| folder.join("kubectl")));
-    paths.extend(listed("VOLLEY_KUBECTL"));
-    for folder in KUBECTL_FOLDERS {
-        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-        paths.extend(
-            entries
-                .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("kubectl.1."))),
-        );
-    }
-    let mut found: Vec<Kubectl> = paths.into_iter().filter(|path| path.is_file()).filter_map(kubectl_at).collect();
-    found.sort_by_key(|kubectl| kubectl.minor);
-    found.dedup_by_key(|kubectl| kubectl.minor);
-    assert!(!found.is_empty(), "no kubectl was found on the PATH; `make setup` installs it");
-    found
-}
-
-fn kubectl_at(path: PathBuf) -> Option<Kubectl> {
-    let output = Command::new(&path).args(["version", "--client", "-o", "json"]).output().ok()?;
-    let version: Value = serde_json::from_slice(&output.stdout).ok()?;
-    let minor = version["clientVersion"]["minor"].as_str()?.trim_end_matches('+').parse().ok()?;
-    Some(Kubectl { path, minor })
-}
-
-/// Every kubectl, oldest first.
-pub fn kubectls() -> &'static [Kubectl] {
-    &KUBECTLS
-}
-
-/// The newest kubectl, used wherever the version makes no difference.
-pub fn newest() -> &'static Kubectl {
-    kubectls().last().expect("finding none is an error")
-}
-
 /// Runs a check with each kubectl version, in a namespace of its own, and says which version failed.
 pub fn for_each_kubectl(theme: &str, check: impl Fn(&Space)) {
     with_each(kubectls().iter(), theme, check);
@@ -141,14 +89,6 @@ fn with_each(kubectls: impl Iterator<Item = &'static Kubectl>, theme: &str, chec
         eprintln!("with kubectl 1.{}", kubectl.minor);
         check(&space);
     }
-}
-
-/// What a command printed and how it ended.
-#[derive(Debug, Clone)]
-pub struct Output {
-    pub stdout: String,
-    pub stderr: String,
-    pub code: i32,
 }
 
 /// A fresh namespace seen through one kubectl.
@@ -244,82 +184,7 @@ impl Space {
 
     /// Starts a long-running command; it is killed when dropped.
     pub fn start(&self, args: &[&str]) -> Running {
-        let mut command = self.command(args);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        let mut child = child.expect("kubectl starts");
-        let stdout = child.stdout.take().expect("stdout is piped");
-        let (send, lines) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
-            for line in std::io::BufRead::lines(std::io::BufReader::new(stdout)).map_while(Result::ok) {
-                if send.send(line).is_err() {
-                    break;
-                }
-            }
-        });
-        Running { child, lines }
-    }
-}
-
-/// A command that prints while it runs.
-pub struct Running {
-    child: Child,
-    lines: std::sync::mpsc::Receiver<String>,
-}
-
-impl Running {
-    /// The next line it prints.
-    #[track_caller]
-    pub fn line(&self) -> String {
-        self.lines.recv_timeout(PATIENCE).expect("a line is printed in time")
-    }
-
-    /// Waits for the end; the exit code.
-    #[track_caller]
-    pub fn end(mut self) -> i32 {
-        let deadline = Instant::now() + PATIENCE;
-        while Instant::now() < deadline {
-            if let Some(status) = self.child.try_wait().expect("it is our child") {
-                return status.code().unwrap_or(-1);
-            }
-            std::thread::park_timeout(Duration::from_millis(5));
-        }
-        panic!("the command does not end");
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn finish(mut command: Command, stdin: &str) -> Output {
-    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let mut child = child.expect("kubectl starts");
-    let mut pipe = child.stdin.take().expect("stdin is piped");
-    let text = stdin.to_owned();
-    // A command that reads no input closes the pipe early, which is its right.
-    let writer = std::thread::spawn(move || drop(pipe.write_all(text.as_bytes())));
-    let output = child.wait_with_output().expect("kubectl ends");
-    writer.join().expect("the writer does not panic");
-    Output {
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        code: output.status.code().unwrap_or(-1),
-    }
-}
-
-/// Asks again until the answer is there; for conditions that nothing can be watched for.
-#[track_caller]
-pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "{what} did not happen within {PATIENCE:?}");
-        std::thread::park_timeout(Duration::from_millis(10));
+        Running::start(self.command(args))
     }
 }
 

@@ -4,6 +4,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics is a test that fails")]
 
+mod command;
+mod installed;
 mod harness;
 mod http;
 

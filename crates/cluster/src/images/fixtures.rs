@@ -1,5 +1,9 @@
 //! For the tests: layers and images built by hand, and a registry on loopback that can misbehave on request.
 
+mod layer;
+
+pub use layer::Layer;
+
 use super::digest::Digest;
 use super::flight::OnProgress;
 use super::inflate::Compression;
@@ -27,94 +31,6 @@ use std::time::Duration;
 
 pub const OCI_MANIFEST: &str = super::manifest::OCI_MANIFEST;
 pub const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
-
-/// A layer's archive in the making; another program's writer, so that ours is not tested against itself.
-pub struct Layer(tar::Builder<Vec<u8>>);
-
-impl Default for Layer {
-    fn default() -> Layer {
-        Layer(tar::Builder::new(Vec::new()))
-    }
-}
-
-impl Layer {
-    fn header(kind: tar::EntryType, mode: u32) -> tar::Header {
-        let mut header = tar::Header::new_gnu();
-        header.set_entry_type(kind);
-        header.set_mode(mode);
-        header.set_mtime(1_700_000_000);
-        header.set_uid(0);
-        header.set_gid(0);
-        header
-    }
-
-    /// Sets the name's bytes as they are: the builder itself would refuse hostile ones.
-    fn add_raw(mut self, mut header: tar::Header, name: &str, content: &[u8]) -> Layer {
-        header.set_size(content.len() as u64);
-        header.as_mut_bytes()[..name.len()].copy_from_slice(name.as_bytes());
-        header.set_cksum();
-        self.0.append(&header, content).expect("in memory");
-        self
-    }
-
-    pub fn file(self, name: &str, content: impl AsRef<[u8]>) -> Layer {
-        self.file_with_mode(name, content, 0o644)
-    }
-
-    pub fn file_with_mode(mut self, name: &str, content: impl AsRef<[u8]>, mode: u32) -> Layer {
-        let mut header = Layer::header(tar::EntryType::Regular, mode);
-        if name.len() > 100 {
-            header.set_size(content.as_ref().len() as u64);
-            self.0.append_data(&mut header, name, content.as_ref()).expect("in memory");
-            return self;
-        }
-        self.add_raw(header, name, content.as_ref())
-    }
-
-    pub fn owned_file(self, name: &str, uid: u64, gid: u64) -> Layer {
-        let mut header = Layer::header(tar::EntryType::Regular, 0o600);
-        header.set_uid(uid);
-        header.set_gid(gid);
-        self.add_raw(header, name, b"owned")
-    }
-
-    pub fn folder(self, name: &str, mode: u32) -> Layer {
-        self.add_raw(Layer::header(tar::EntryType::Directory, mode), name, b"")
-    }
-
-    pub fn link(self, kind: tar::EntryType, name: &str, target: &str) -> Layer {
-        let mut header = Layer::header(kind, 0o777);
-        header.as_mut_bytes()[157..157 + target.len()].copy_from_slice(target.as_bytes());
-        self.add_raw(header, name, b"")
-    }
-
-    pub fn symlink(self, name: &str, target: &str) -> Layer {
-        self.link(tar::EntryType::Symlink, name, target)
-    }
-
-    pub fn hard_link(self, name: &str, target: &str) -> Layer {
-        self.link(tar::EntryType::Link, name, target)
-    }
-
-    pub fn device(self, name: &str, major: u32, minor: u32) -> Layer {
-        let mut header = Layer::header(tar::EntryType::Char, 0o666);
-        header.set_device_major(major).expect("gnu header");
-        header.set_device_minor(minor).expect("gnu header");
-        self.add_raw(header, name, b"")
-    }
-
-    pub fn file_with_xattr(self, name: &str, xattr: &str, value: &[u8]) -> Layer {
-        let key = format!("SCHILY.xattr.{xattr}");
-        let rest = key.len() + value.len() + 3;
-        let length = (rest..).find(|length| rest + length.to_string().len() == *length).expect("a few digits");
-        let record = [format!("{length} {key}=").as_bytes(), value, b"\n"].concat();
-        self.add_raw(Layer::header(tar::EntryType::XHeader, 0o644), "pax", &record).file(name, "x")
-    }
-
-    pub fn tar(self) -> Vec<u8> {
-        self.0.into_inner().expect("in memory")
-    }
-}
 
 pub fn compress(bytes: &[u8], compression: Compression) -> Vec<u8> {
     match compression {
