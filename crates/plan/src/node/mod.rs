@@ -28,8 +28,10 @@ pub mod downward;
 pub mod environment;
 mod expand;
 pub mod files;
+pub mod names;
 pub mod payload;
 mod service_links;
+pub mod service_rules;
 
 #[cfg(test)]
 mod actions_tests;
