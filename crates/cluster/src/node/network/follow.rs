@@ -96,9 +96,11 @@ impl Network {
                 continue;
             }
             match self.proxy.open(&self.spots(door), door.protocol, rule) {
-                Ok(open) => drop(doors.insert(*door, open)),
+                Ok(open) => {
+                    doors.insert(*door, open);
+                }
                 Err(error) => {
-                    drop(failures.insert(format!("the service port {} cannot be opened: {error}", shown(door))))
+                    failures.insert(format!("the service port {} cannot be opened: {error}", shown(door)));
                 }
             }
         }
@@ -130,13 +132,13 @@ impl BridgeGround {
         let mut failures = Vec::new();
         for address in wanted.difference(&held.clone()) {
             match netlink.add_own_address(self.index, *address) {
-                Ok(()) => drop(held.insert(*address)),
+                Ok(()) => _ = held.insert(*address),
                 Err(fault) => failures.push(fault.to_string()),
             }
         }
         for address in held.clone().difference(wanted) {
             match netlink.remove_own_address(self.index, *address) {
-                Ok(()) => drop(held.remove(address)),
+                Ok(()) => _ = held.remove(address),
                 Err(fault) => failures.push(fault.to_string()),
             }
         }

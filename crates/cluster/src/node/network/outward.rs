@@ -42,7 +42,7 @@ fn hide(bridge: &Bridge) -> Result<(), Fault> {
     let rules = format!(
         "table ip volley_{name}\ndelete table ip volley_{name}\ntable ip volley_{name} {{\n\
          chain outward {{ type nat hook postrouting priority 100; ip saddr {network}/{length} oifname != \"{name}\" masquerade; }}\n\
-         chain size {{ type filter hook forward priority -150; iifname \"{name}\" tcp flags syn tcp option maxseg size set rt mtu; }}\n}}\n"
+         chain fit {{ type filter hook forward priority -150; iifname \"{name}\" tcp flags syn tcp option maxseg size set rt mtu; }}\n}}\n"
     );
     let Err(first) = nft(&rules) else { return Ok(()) };
     hide_by_iptables(name, &format!("{network}/{length}")).map_err(|second| {
