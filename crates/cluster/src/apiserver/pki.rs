@@ -40,6 +40,8 @@ const SERVER_NAMES: &[&str] = &[
     "kubernetes.default",
     "kubernetes.default.svc",
     "kubernetes.default.svc.cluster.local",
+    // The address of the `kubernetes` service, by which pods call.
+    "10.96.0.1",
 ];
 
 impl Pki {

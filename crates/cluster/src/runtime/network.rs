@@ -9,7 +9,6 @@ use super::wire::{Context, Fault, FaultKind};
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::process::{Command, Stdio};
 
 const ATTRIBUTE_NESTED: u16 = 0x8000;
 const IFLA_INFO_KIND: u16 = 1;
@@ -56,6 +55,15 @@ impl Message {
 
     fn name(&mut self, name: &str) {
         self.attribute(libc::IFLA_IFNAME, &[name.as_bytes(), &[0]].concat());
+    }
+
+    /// `struct ifaddrmsg` and the address itself.
+    fn about_address(mut self, index: u32, address: Ipv4Addr, prefix_length: u8) -> Message {
+        self.0.extend_from_slice(&[libc::AF_INET as u8, prefix_length, 0, 0]);
+        self.0.extend_from_slice(&index.to_ne_bytes());
+        self.attribute(libc::IFA_LOCAL, &address.octets());
+        self.attribute(libc::IFA_ADDRESS, &address.octets());
+        self
     }
 
     fn nested(&mut self, kind: u16, fill: impl FnOnce(&mut Message)) {
@@ -120,12 +128,22 @@ impl Netlink {
     }
 
     fn add_address(&self, index: u32, address: Ipv4Addr, prefix_length: u8) -> io::Result<()> {
-        let mut message = Message::new(libc::RTM_NEWADDR, libc::NLM_F_CREATE | libc::NLM_F_EXCL);
-        message.0.extend_from_slice(&[libc::AF_INET as u8, prefix_length, 0, 0]);
-        message.0.extend_from_slice(&index.to_ne_bytes());
-        message.attribute(libc::IFA_LOCAL, &address.octets());
-        message.attribute(libc::IFA_ADDRESS, &address.octets());
-        self.ask(message).map(drop)
+        let message = Message::new(libc::RTM_NEWADDR, libc::NLM_F_CREATE | libc::NLM_F_EXCL);
+        self.ask(message.about_address(index, address, prefix_length)).map(drop)
+    }
+
+    /// Gives an interface one more address of the machine's own; one that it has is fine.
+    pub fn add_own_address(&self, interface: u32, address: Ipv4Addr) -> Result<(), Fault> {
+        unless_there(self.add_address(interface, address, 32)).context(|| format!("add the address {address}"))
+    }
+
+    /// Takes it back; one that is not there is fine.
+    pub fn remove_own_address(&self, interface: u32, address: Ipv4Addr) -> Result<(), Fault> {
+        let message = Message::new(libc::RTM_DELADDR, 0).about_address(interface, address, 32);
+        match self.ask(message) {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::ENODEV)) => Ok(()),
+            asked => asked.map(drop).context(|| format!("remove the address {address}")),
+        }
     }
 
     fn add_default_route(&self, gateway: Ipv4Addr) -> io::Result<()> {
@@ -156,14 +174,17 @@ impl Netlink {
 /// Makes the bridge if it is missing, with its address, and brings it up. Pods may do so at the same time.
 pub fn ensure_bridge(machine: &Netlink, bridge: &Bridge) -> Result<u32, Fault> {
     let what = || format!("make the bridge {}", bridge.name);
-    if let Some(index) = machine.index(&bridge.name).context(what)? {
-        return Ok(index);
+    let mut index = machine.index(&bridge.name).context(what)?;
+    if index.is_none() {
+        let mut message = Message::link(libc::NLM_F_CREATE | libc::NLM_F_EXCL, 0, true);
+        message.name(&bridge.name);
+        // Left to itself a bridge takes the lowest address of its ports, which changes as pods come and go, and pods
+        // would send to the old one until they ask again.
+        message.attribute(libc::IFLA_ADDRESS, &hardware_address(&bridge.name));
+        message.nested(libc::IFLA_LINKINFO, |info| info.attribute(IFLA_INFO_KIND, b"bridge\0"));
+        unless_there(machine.ask(message).map(drop)).context(what)?;
+        index = machine.index(&bridge.name).context(what)?;
     }
-    let mut message = Message::link(libc::NLM_F_CREATE | libc::NLM_F_EXCL, 0, true);
-    message.name(&bridge.name);
-    message.nested(libc::IFLA_LINKINFO, |info| info.attribute(IFLA_INFO_KIND, b"bridge\0"));
-    unless_there(machine.ask(message).map(drop)).context(what)?;
-    let index = machine.index(&bridge.name).context(what)?;
     let index = index.ok_or_else(|| Fault::new(FaultKind::System, format!("the bridge {} went away", bridge.name)))?;
     let addressed = machine.add_address(index, bridge.gateway, bridge.prefix_length);
     unless_there(addressed).context(|| format!("give {} the address {}", bridge.name, bridge.gateway))?;
@@ -197,10 +218,11 @@ fn remove_link(name: &str) -> Result<(), Fault> {
     }
 }
 
-/// Joins the pod, whose namespace this process is in, to the bridge.
+/// Joins the pod, whose namespace this thread is in, to the bridge.
 pub fn connect(machine: &Netlink, pod: &Netlink, port: &BridgePort, pod_id: &str) -> Result<(), Fault> {
     let bridge = ensure_bridge(machine, &port.bridge)?;
-    let namespace = std::fs::File::open("/proc/self/ns/net").context(|| "open the pod's network namespace".into())?;
+    let namespace =
+        std::fs::File::open("/proc/thread-self/ns/net").context(|| "open the pod's network namespace".into())?;
     let name = interface_name(pod_id);
     let what = || format!("make the interface {name}");
     let mut message = Message::link(libc::NLM_F_CREATE | libc::NLM_F_EXCL, 0, true);
@@ -227,9 +249,18 @@ pub fn connect(machine: &Netlink, pod: &Netlink, port: &BridgePort, pod_id: &str
 
 /// The machine's end of the pod's pair: a fixed-length name, as interface names have 15 bytes at most.
 pub fn interface_name(pod_id: &str) -> String {
-    // FNV-1a: short, and the same in every version of this program.
-    let hash = pod_id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
-    format!("vly{:010x}", hash & 0xff_ffff_ffff)
+    format!("vly{:010x}", hash(pod_id.as_bytes()) & 0xff_ffff_ffff)
+}
+
+/// FNV-1a: short, and the same in every version of this program.
+pub fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// A locally administered address that is the name's own.
+fn hardware_address(name: &str) -> [u8; 6] {
+    let [first, second, third, fourth, fifth, ..] = hash(name.as_bytes()).to_be_bytes();
+    [0x02, first, second, third, fourth, fifth]
 }
 
 fn unless_there(result: io::Result<()>) -> io::Result<()> {
@@ -239,42 +270,10 @@ fn unless_there(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Lets pods reach beyond the machine: forwards, and hides them behind the machine's address. Needs the `nft` program.
-///
-/// Without it pods still reach each other and the machine; the caller reports the error as something the node lacks.
-pub fn open_outward(bridge: &Bridge) -> Result<(), Fault> {
-    let network = Ipv4Addr::from_bits(bridge.gateway.to_bits() & mask(bridge.prefix_length));
-    let (name, length) = (&bridge.name, bridge.prefix_length);
-    let rules = format!(
-        "table ip volley_{name}\ndelete table ip volley_{name}\ntable ip volley_{name} {{\n\
-         chain outward {{ type nat hook postrouting priority 100; ip saddr {network}/{length} oifname != \"{name}\" masquerade; }}\n}}\n"
-    );
-    nft(&rules)?;
-    std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").context(|| "switch forwarding on".into())
-}
-
-/// Takes back the rules of `open_outward`; forwarding stays as it is, since others may rely on it by now.
-pub fn close_outward(bridge: &Bridge) -> Result<(), Fault> {
-    let name = &bridge.name;
-    nft(&format!("table ip volley_{name}\ndelete table ip volley_{name}\n"))
-}
-
-fn mask(prefix_length: u8) -> u32 {
-    u32::MAX.checked_shl(32 - u32::from(prefix_length.min(32))).unwrap_or(0)
-}
-
-fn nft(rules: &str) -> Result<(), Fault> {
-    use std::io::Write;
-    let child = Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let mut child =
-        child.map_err(|error| Fault::unsupported(format!("pods cannot reach beyond this machine: nft: {error}")))?;
-    let written = child.stdin.take().map_or(Ok(()), |mut input| input.write_all(rules.as_bytes()));
-    let output = child.wait_with_output().context(|| "run nft".into())?;
-    written.context(|| "hand rules to nft".into())?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(Fault::unsupported(format!("nft refused: {}", String::from_utf8_lossy(&output.stderr).trim()))),
-    }
+/// Puts this thread into a network namespace of its own, which plays a machine or a pod.
+#[cfg(test)]
+pub fn enter_new_namespace() -> io::Result<()> {
+    sys::unshare(libc::CLONE_NEWNET)
 }
 
 #[cfg(test)]
@@ -285,10 +284,5 @@ mod tests {
     fn interface_names_fit_the_kernel() {
         assert_eq!(interface_name("a-very-long-pod-name-of-a-uid").len(), 13);
         assert_ne!(interface_name("a"), interface_name("b"));
-    }
-
-    #[test]
-    fn masks_follow_the_prefix_length() {
-        assert_eq!([mask(0), mask(16), mask(24), mask(32)], [0, 0xffff_0000, 0xffff_ff00, u32::MAX]);
     }
 }

@@ -29,11 +29,13 @@ pub mod environment;
 mod expand;
 pub mod files;
 pub mod machine;
-pub mod pressure;
 pub mod mounts;
+pub mod names;
 pub mod nfs;
 pub mod payload;
+pub mod pressure;
 mod service_links;
+pub mod service_rules;
 pub mod volumes;
 
 #[cfg(test)]
