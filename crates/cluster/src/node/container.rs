@@ -355,6 +355,7 @@ pub fn sources(parts: &Parts, pod: &Pod, addresses: &[String]) -> Sources {
     if namespace != "default" {
         services.extend(parts.get::<Service>("services", "default", "kubernetes"));
     }
+    let services = services.into_iter().map(|service| parts.network.as_reached(service, &parts.server)).collect();
     fn load<T: DeserializeOwned>(
         parts: &Parts,
         bucket: &str,

@@ -494,8 +494,10 @@ pub fn hosts(parts: &Parts, pod: &Pod, addresses: &[String]) -> String {
     let around = parts.machine.surroundings(&[]);
     let machines = fs::read_to_string("/etc/hosts").unwrap_or_default();
     let mut text = files::hosts_file(pod, addresses, &around.cluster_domain, &machines);
-    for (address, names) in parts.network.hosts_lines(pod) {
-        text.push_str(&format!("{address}\t{}\n", names.join("\t")));
+    if parts.network.dns().cluster_servers.is_empty() {
+        for (address, names) in parts.network.hosts_lines(pod) {
+            text.push_str(&format!("{address}\t{}\n", names.join("\t")));
+        }
     }
     text
 }

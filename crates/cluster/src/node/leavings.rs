@@ -1,11 +1,10 @@
 //! What an earlier process left on this machine: pods that run on and are taken over, or that are ended and cleared away.
 
 use super::deeds::chain;
-use super::network::Network;
 use super::record::Record;
 use super::volumes::{VolumeError, unmount};
 use super::worker::Adopted;
-use super::{cgroup_of, paths};
+use super::{cgroup_of, network, paths};
 use crate::runtime::cgroup::{Cgroup, Layout};
 use crate::runtime::client::{self, Adopted as Found, RuntimeError};
 use crate::runtime::wire::{ContainerState, Exit as Ended, PodState};
@@ -27,7 +26,7 @@ pub enum ClearError {
     #[error("failed to remove the cgroup {group}")]
     Cgroup { group: PathBuf, source: io::Error },
     #[error("failed to take the network down")]
-    Network(#[source] super::network::NetworkError),
+    Network(#[source] network::NetworkError),
 }
 
 /// The folders of pods, by uid.
@@ -177,11 +176,11 @@ pub async fn clear(home: &Path, grace: Duration) -> Result<(), ClearError> {
         Ok(())
     });
     let ended: Vec<Result<(), ClearError>> = futures::future::join_all(endings).await;
-    let network = Network::clear(home).await.map_err(ClearError::Network);
+    let disconnected = network::clear(home).await.map_err(ClearError::Network);
     let group = cgroup_of(home);
     let removed = Cgroup::existing(&Layout::find(), &group).remove();
     ended.into_iter().collect::<Result<(), _>>()?;
-    network?;
+    disconnected?;
     removed.map_err(|source| ClearError::Cgroup { group, source })
 }
 
@@ -240,5 +239,5 @@ async fn stop_containers(pod: &client::Pod, grace: Duration) {
 /// Whether anything of a home runs though its process is gone.
 pub fn has_leavings(home: &Path) -> bool {
     let folders = folders(home).unwrap_or_default();
-    folders.values().any(|folder| sandboxes(folder).next().is_some()) || Network::is_open(home)
+    folders.values().any(|folder| sandboxes(folder).next().is_some()) || network::is_open(home)
 }

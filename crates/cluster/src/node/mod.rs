@@ -220,7 +220,13 @@ impl Node {
         });
         for (uid, adopted) in &left {
             parts.grants.adopt(&adopted.record.pod, uid, &adopted.record.granted);
-            parts.network.adopt(&adopted.record.pod, &adopted.record.seen.addresses);
+            let (pod, addresses) = (&adopted.record.pod, &adopted.record.seen.addresses);
+            if adopted.shim.is_some() {
+                parts.network.adopt(pod, addresses);
+                if let Err(error) = parts.network.open_ports(pod, addresses).await {
+                    tracing::warn!(pod = uid, error, "a pod's host ports could not be opened again");
+                }
+            }
         }
         parts.machine.register(&server).await.map_err(NodeError::Register)?;
         let workers = TaskTracker::new();
@@ -228,6 +234,7 @@ impl Node {
         tasks.spawn(feeder.run());
         tasks.spawn(until(stop.clone(), report::write(server.clone(), waiting)));
         tasks.spawn(parts.network.clone().run(server.clone(), stop.clone()));
+        tasks.spawn(until(stop.clone(), keep_hosts(parts.clone())));
         tasks.spawn(until(stop.clone(), collect_images(parts.clone())));
         tasks.spawn(until(stop.clone(), watch_limits(parts.clone())));
         let sampler = Arc::new(usage::Sampler::default());
@@ -337,6 +344,21 @@ fn pods_usage(parts: &Parts, sampler: &usage::Sampler) -> Vec<PodUsage> {
         PodUsage { containers: containers.collect(), volume_bytes, pod: (*pod).clone(), processes: 0 }
     };
     alive.map(measure).collect()
+}
+
+/// Where there is no name server, pods find each other by their hosts files, which follow what is there.
+async fn keep_hosts(parts: Arc<Parts>) {
+    let mut changed = parts.network.names_changed();
+    while parts.network.dns().cluster_servers.is_empty() && changed.changed().await.is_ok() {
+        for entry in parts.pods.entries().into_iter().filter(|entry| entry.is_taken() && !entry.is_over()) {
+            let Some(address) = entry.handle().and_then(|handle| handle.address) else { continue };
+            let file = paths::etc(&paths::pods(&parts.home).join(&entry.uid)).join("hosts");
+            // In place: containers have this very file mounted.
+            if let Err(error) = std::fs::write(&file, deeds::hosts(&parts, &entry.pod(), &[address])) {
+                tracing::debug!(%error, file = %file.display(), "a hosts file was not written");
+            }
+        }
+    }
 }
 
 /// Evicts pods whose volumes have outgrown their own limits.

@@ -306,6 +306,22 @@ impl Network {
     }
 }
 
+/// Takes away what a process that is gone has left of a home's network.
+pub async fn clear(home: &Path) -> Result<(), NetworkError> {
+    let Some(bridge) = subnet::recorded_bridge(home)?.filter(is_there) else { return Ok(()) };
+    on_bridge(&bridge, outward::close).await.map_err(NetworkError::Bridge)?;
+    on_bridge(&bridge, network::remove_bridge).await.map_err(NetworkError::Bridge)
+}
+
+/// Whether a home's bridge is on the machine.
+pub fn is_open(home: &Path) -> bool {
+    subnet::recorded_bridge(home).is_ok_and(|bridge| bridge.is_some_and(|bridge| is_there(&bridge)))
+}
+
+fn is_there(bridge: &Bridge) -> bool {
+    Path::new("/sys/class/net").join(&bridge.name).exists()
+}
+
 /// Programs and the kernel take a while: not on a thread that others wait for.
 async fn on_bridge(bridge: &Bridge, what: fn(&Bridge) -> Result<(), Fault>) -> Result<(), Fault> {
     let bridge = bridge.clone();

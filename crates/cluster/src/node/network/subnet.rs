@@ -51,6 +51,11 @@ pub fn bridge(home: &Path) -> Result<(Bridge, Claim), NetworkError> {
     Err(NetworkError::NoSubnet)
 }
 
+/// The bridge that the home had last.
+pub fn recorded_bridge(home: &Path) -> Result<Option<Bridge>, NetworkError> {
+    Ok(read(home)?.bridge)
+}
+
 /// The second octet of the home's loopback addresses.
 pub fn loopback(home: &Path) -> Result<(u8, Claim), NetworkError> {
     let recorded = read(home)?.loopback;
