@@ -61,7 +61,7 @@ def times(cluster, name, told):
 
 def holders(cluster):
     rows = cluster.ask("gpus")
-    return [holder for row in rows for holder in row.get("heldBy", [])]
+    return [holder for row in rows for holder in row["heldBy"]]
 
 
 def machine_state():

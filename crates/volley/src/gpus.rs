@@ -13,7 +13,7 @@ const EXAMPLES: &str = "\
 Examples:
   volley gpus
   volley gpus -o wide                          with their ids
-  volley gpus -o json | jq '[.[] | select(.holders == [])] | length'
+  volley gpus -o json | jq '[.[] | select(.heldBy == [])] | length'
 
 When volley does not run, these are the machine's GPUs.";
 

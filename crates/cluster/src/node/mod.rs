@@ -123,6 +123,7 @@ pub struct GpuHolding {
     #[serde(flatten)]
     pub usage: GpuUsage,
     /// As `namespace/pod/container`.
+    #[serde(rename = "heldBy")]
     pub holders: Vec<String>,
 }
 

@@ -72,7 +72,7 @@ fn status_and_gpus_tell_what_runs_and_who_holds_what() {
     world.apply("sleeper", &sleeper());
     world.container("sleeper", is_running);
     let gpus = world.json(&["gpus", "-o", "json"]);
-    let holders: Vec<&Value> = gpus.as_array().unwrap().iter().map(|gpu| &gpu["holders"]).collect();
+    let holders: Vec<&Value> = gpus.as_array().unwrap().iter().map(|gpu| &gpu["heldBy"]).collect();
     assert!(holders.contains(&&json!(["default/sleeper/main"])) && holders.contains(&&json!([])), "{gpus}");
     assert!(world.stdout(&["gpus"]).starts_with("GPU   NAME "));
     let node = world.json(&["status", "-o", "json"])["node"].clone();
