@@ -4,6 +4,8 @@
 //! made from a template (`template`) and what goes when the job has ended (`ending`). `volcano` is the Volcano Job.
 
 pub mod ending;
+pub mod fingerprint;
 pub mod head;
 pub mod members;
 pub mod template;
+pub mod volcano;

@@ -1,0 +1,217 @@
+//! A pretend cluster for tests: one Volcano Job, a scheduler that admits and runs its pods, and crashes on request.
+
+use super::{Observed, Settings, SshKey, plan, wants_key};
+use crate::control::world::World;
+use crate::control::{Action, Plan};
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use volley_api::kube::text;
+use volley_api::volcano::{BATCH, BUS};
+
+pub struct Cluster {
+    pub world: World,
+    pub settings: Settings,
+    pub priorities: BTreeMap<String, i64>,
+    pub has_queue: bool,
+    /// Every phase that was written, in order, without repetition.
+    pub phases: Vec<String>,
+}
+
+pub fn template() -> Value {
+    json!({"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}})
+}
+
+pub fn task(name: &str, replicas: i32) -> Value {
+    json!({"name": name, "replicas": replicas, "template": template()})
+}
+
+impl Cluster {
+    /// A cluster with Job `j` of this spec, which nobody has looked at yet.
+    pub fn new(spec: Value) -> Cluster {
+        let mut world = World::default();
+        world.add(json!({"apiVersion": BATCH, "kind": "Job", "metadata": {"name": "j", "uid": "u"}, "spec": spec}));
+        Cluster {
+            world,
+            settings: Settings::default(),
+            priorities: BTreeMap::new(),
+            has_queue: true,
+            phases: Vec::new(),
+        }
+    }
+
+    pub fn strict(spec: Value) -> Cluster {
+        let mut cluster = Cluster::new(spec);
+        cluster.settings.is_strict = true;
+        cluster
+    }
+
+    /// As `new`, looked at, admitted, with all pods running.
+    pub fn running(spec: Value) -> Cluster {
+        let mut cluster = Cluster::new(spec);
+        cluster.start();
+        cluster
+    }
+
+    pub fn start(&mut self) {
+        self.settle();
+        self.admit();
+        self.settle();
+        self.run_all();
+        self.settle();
+    }
+
+    pub fn job(&self) -> &Value {
+        self.world.raw("Job", "j")
+    }
+
+    pub fn status(&self) -> &Value {
+        &self.job()["status"]
+    }
+
+    pub fn phase(&self) -> &str {
+        text(self.job(), "status.state.phase")
+    }
+
+    pub fn count(&self, name: &str) -> i64 {
+        self.status()[name].as_i64().unwrap_or(0)
+    }
+
+    pub fn pod(&self, name: &str) -> &Value {
+        self.world.raw("Pod", name)
+    }
+
+    pub fn pods(&self) -> Vec<String> {
+        self.world.names("Pod")
+    }
+
+    pub fn plan(&self) -> Plan {
+        let pods: Vec<Pod> = self.world.list();
+        let kinds = ["Service", "ConfigMap", "Secret", "NetworkPolicy", "PodGroup", "PersistentVolumeClaim"];
+        let objects: Vec<Value> = kinds.iter().flat_map(|kind| self.world.of_kind(kind)).collect();
+        let commands = self.world.of_kind("Command");
+        let queue = json!({"metadata": {"name": "default"}, "status": {"state": "Open"}});
+        let key = SshKey { private: format!("private {}", self.world.second), public: "public".to_owned() };
+        let key = wants_key(self.job(), &objects).then_some(&key);
+        let seen = Observed {
+            job: self.job(),
+            pods: &pods,
+            objects: &objects,
+            commands: &commands,
+            queue: self.has_queue.then_some(&queue),
+            priorities: &self.priorities,
+            key,
+        };
+        plan(&seen, &self.settings, self.world.now())
+    }
+
+    pub fn apply(&mut self, plan: &Plan) {
+        for action in &plan.actions {
+            self.act(action);
+        }
+        self.world.events.extend(plan.events.iter().map(|event| format!("{} {}", event.reason, event.message)));
+    }
+
+    /// Applies only the first actions, as a controller does that dies in the middle.
+    pub fn apply_part(&mut self, plan: &Plan, actions: usize) {
+        for action in plan.actions.iter().take(actions) {
+            self.act(action);
+        }
+    }
+
+    fn act(&mut self, action: &Action) {
+        self.world.apply(&Plan { actions: vec![action.clone()], ..Plan::default() });
+        let written = self
+            .world
+            .objects
+            .get(&("Job".to_owned(), "j".to_owned()))
+            .map(|job| text(job, "status.state.phase").to_owned());
+        if let Some(phase) = written.filter(|phase| !phase.is_empty() && self.phases.last() != Some(phase)) {
+            self.phases.push(phase);
+        }
+    }
+
+    /// One round; false when there was nothing to do.
+    pub fn step(&mut self) -> bool {
+        let plan = self.plan();
+        self.apply(&plan);
+        !plan.is_empty()
+    }
+
+    /// Rounds until nothing is left to do, which must be soon.
+    pub fn settle(&mut self) {
+        for _ in 0..20 {
+            if !self.world.objects.contains_key(&("Job".to_owned(), "j".to_owned())) || !self.step() {
+                return;
+            }
+        }
+        panic!("still planning: {:#?}", self.plan());
+    }
+
+    /// The scheduler lets the gang in.
+    pub fn admit(&mut self) {
+        for group in self.world.names("PodGroup") {
+            self.world.edit("PodGroup", &group, json!({"status": {"phase": "Inqueue"}}));
+        }
+    }
+
+    /// All pods that are not yet running and not going away run.
+    pub fn run_all(&mut self) {
+        for name in self.pods() {
+            let pod = self.pod(&name);
+            if pod["metadata"]["deletionTimestamp"].is_null() && matches!(text(pod, "status.phase"), "" | "Pending") {
+                self.world.run_pod(&name);
+            }
+        }
+    }
+
+    pub fn end(&mut self, name: &str, code: i32) {
+        self.world.end_pod(name, code);
+    }
+
+    /// Pods that are being deleted are gone.
+    pub fn reap(&mut self) {
+        let is_going = |key: &(String, String), object: &Value| {
+            key.0 == "Pod" && !object["metadata"]["deletionTimestamp"].is_null()
+        };
+        self.world.objects.retain(|key, object| !is_going(key, object));
+    }
+
+    /// Somebody else removes a pod.
+    pub fn evict(&mut self, name: &str) {
+        self.world.objects.remove(&("Pod".to_owned(), name.to_owned())).expect("the pod is there");
+    }
+
+    pub fn command(&mut self, action: &str) {
+        let target = json!({"apiVersion": BATCH, "kind": "Job", "name": "j", "uid": "u", "controller": true});
+        let metadata = json!({"generateName": format!("j-{}-", action.to_lowercase())});
+        self.world.add(
+            json!({"apiVersion": BUS, "kind": "Command", "metadata": metadata, "action": action, "target": target}),
+        );
+    }
+
+    /// Settles, lets pods go, admits and runs, until the Job stands still.
+    pub fn go_on(&mut self) {
+        for _ in 0..6 {
+            self.settle();
+            self.reap();
+            self.settle();
+            self.admit();
+            self.settle();
+            self.run_all();
+        }
+        self.settle();
+    }
+
+    pub fn variable(&self, pod: &str, name: &str) -> Option<String> {
+        let variables = self.pod(pod)["spec"]["containers"][0]["env"].as_array()?;
+        let found: Vec<&Value> = variables.iter().filter(|variable| variable["name"] == name).collect();
+        assert!(found.len() < 2, "{name} is set twice in {pod}");
+        Some(text(found.first()?, "value").to_owned())
+    }
+
+    pub fn events(&self, reason: &str) -> Vec<&str> {
+        let start = format!("{reason} ");
+        self.world.events.iter().filter_map(|event| event.strip_prefix(&start)).collect()
+    }
+}
