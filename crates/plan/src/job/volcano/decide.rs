@@ -5,8 +5,9 @@
 use super::memory::{Timer, Victims};
 use super::phase::{Deed, Phase, Step, step};
 use super::policy;
+use super::resources::is_stale;
 use super::round::Round;
-use crate::control::{Plan, name_of, pods, uid_of};
+use crate::control::{Plan, name_of, pods};
 use crate::job::members::{Slot, first_failure, restarts};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
@@ -35,14 +36,13 @@ struct Happening {
     at: Timestamp,
     slot: Option<Slot>,
     pod: String,
-    uid: String,
     exit_code: Option<i32>,
 }
 
 impl Happening {
     fn of(event: &'static str, at: Timestamp, slot: &Slot, pod: &Pod) -> Happening {
-        let (name, uid) = (name_of(&pod.metadata).to_owned(), uid_of(&pod.metadata).to_owned());
-        Happening { event, at, slot: Some(slot.clone()), pod: name, uid, exit_code: None }
+        let pod = name_of(&pod.metadata).to_owned();
+        Happening { event, at, slot: Some(slot.clone()), pod, exit_code: None }
     }
 
     fn message(&self) -> String {
@@ -74,15 +74,12 @@ pub fn decide(round: &mut Round, phase: Phase, plan: &mut Plan) -> Option<Decisi
             continue;
         };
         let deed = Deed::read(&policy.action);
+        let why = format!("{}: {} by policy", happening.message(), deed.name());
+        let decision = decided(round, phase, deed, happening.slot.as_ref(), (happening.event, why));
         match policy.delay() {
+            _ if decision.is_none() => {}
             Some(delay) => postpone(round, &happening, (deed, delay), plan),
-            None => {
-                let why = format!("{}: {} by policy", happening.message(), deed.name());
-                let decision = decided(round, phase, deed, happening.slot.as_ref(), (happening.event, why));
-                if decision.is_some() {
-                    return decision;
-                }
-            }
+            None => return decision,
         }
     }
     pending_too_long(round, phase, plan)
@@ -175,12 +172,12 @@ fn postpone(round: &mut Round, happening: &Happening, (deed, delay): (Deed, Sign
     let is_noted = round.memory.timers.get(&happening.pod).is_some_and(|timer| timer.action == deed.name());
     let due = happening.at.as_second() + delay.as_secs().max(1);
     plan.requeue(due - round.now.as_second());
-    if is_noted || step(Phase::Running, deed, round.settings.is_strict) == Step::Go {
+    if is_noted {
         return;
     }
     let (task, index) = happening.slot.clone().unwrap_or_default();
-    let (action, event, uid) = (deed.name().to_owned(), happening.event.to_owned(), happening.uid.clone());
-    round.memory.timers.insert(happening.pod.clone(), Timer { action, event, task, index, uid, due });
+    let (action, event) = (deed.name().to_owned(), happening.event.to_owned());
+    round.memory.timers.insert(happening.pod.clone(), Timer { action, event, task, index, due });
     round.must_write_first = true;
     plan.events.push(round.voice.normal("ExecuteAction", delay_message(deed, delay)));
 }
@@ -237,18 +234,21 @@ fn happenings(round: &Round) -> Vec<Happening> {
     }
     for slot in &round.evicted {
         let pod = format!("{}-{}-{}", round.head.name(), slot.0, slot.1);
-        let (slot, uid) = (Some(slot.clone()), String::new());
-        found.push(Happening { event: "PodEvicted", at: round.now, slot, pod, uid, exit_code: None });
+        let slot = Some(slot.clone());
+        found.push(Happening { event: "PodEvicted", at: round.now, slot, pod, exit_code: None });
     }
     for task in &round.spec.tasks {
         found.extend(task_failed(round, task));
         found.extend(task_completed(round, task));
     }
-    let group = super::group::find(round).filter(|group| text(group, "status.phase") == "Unknown");
+    let is_unknown = |group: &&Value| {
+        let is_going = !text(group, "metadata.deletionTimestamp").is_empty() || is_stale(round, group);
+        text(group, "status.phase") == "Unknown" && !is_going
+    };
+    let group = super::group::find(round).filter(is_unknown);
     // SM-13: upstream's event carries version 0 and is outdated after the first restart.
     if group.is_some() && !(round.settings.is_strict && round.status.version > 0) {
-        let (pod, uid) = (String::new(), String::new());
-        found.push(Happening { event: "Unknown", at: round.now, slot: None, pod, uid, exit_code: None });
+        found.push(Happening { event: "Unknown", at: round.now, slot: None, pod: String::new(), exit_code: None });
     }
     found.sort_by_key(|happening| happening.at);
     found

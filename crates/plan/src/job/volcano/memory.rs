@@ -53,7 +53,6 @@ pub struct Timer {
     pub event: String,
     pub task: String,
     pub index: i32,
-    pub uid: String,
     /// Seconds since the epoch.
     pub due: i64,
 }
@@ -87,6 +86,11 @@ impl Memory {
 
     pub fn set_done(&mut self, task: &str, indexes: &Indexes) {
         write(&mut self.done, task, indexes);
+    }
+
+    /// Forgets all but the commands that were carried out.
+    pub fn forget_pods(&mut self) {
+        *self = Memory { commands: std::mem::take(&mut self.commands), ..Memory::default() };
     }
 
     /// Forgets a slot whose pod we take away ourselves.

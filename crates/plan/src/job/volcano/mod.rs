@@ -26,11 +26,7 @@ mod volumes;
 pub mod failure;
 
 #[cfg(test)]
-mod laws;
-#[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod world;
 
 use crate::control::{Action, Plan, Propagation};
 use crate::job::head::{Head, target_of};
@@ -116,7 +112,9 @@ pub fn plan(seen: &Observed, settings: &Settings, now: Timestamp) -> Plan {
         }
     }
     settle::forget_served_commands(&mut round, &mut plan);
-    round.observe();
+    if !phase.is_final() {
+        round.observe();
+    }
     let decision = decide::decide(&mut round, phase, &mut plan);
     if round.must_write_first {
         round.write(&mut plan);

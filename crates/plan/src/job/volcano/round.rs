@@ -1,6 +1,6 @@
 //! One look at a Job: what is seen, what is remembered, and the status that is being made.
 
-use super::memory::{Memory, Victims, number};
+use super::memory::{Memory, Timer, Victims, number};
 use super::phase::Phase;
 use super::{Observed, Settings};
 use crate::control::{Plan, Voice, pods, to_value};
@@ -119,22 +119,8 @@ impl<'a> Round<'a> {
             self.memory.set_known(&task, &known);
             self.memory.set_done(&task, &done);
         }
-        let gone: Vec<String> = self
-            .memory
-            .timers
-            .iter()
-            .filter(|(_, t)| self.has_recovered(&t.task, t.index))
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in gone {
-            self.memory.timers.remove(&name);
-        }
-    }
-
-    /// A running pod ends the wait for its predecessor (SM-63).
-    fn has_recovered(&self, task: &str, index: i32) -> bool {
-        let pod = self.members.own.get(&(task.to_owned(), index));
-        pod.is_some_and(|pod| pods::phase(pod) == "Running" && !pods::is_being_deleted(pod))
+        let members = &self.members;
+        self.memory.timers.retain(|_, timer| !has_recovered(members, timer));
     }
 
     /// Counts pods as they are once `doomed` are being deleted and `made` exist (POD-7, SM-34).
@@ -186,6 +172,10 @@ impl<'a> Round<'a> {
             let seconds = self.head.created.map_or(0, |created| self.now.as_second() - created.as_second());
             status.running_duration = Some(time::duration_text(SignedDuration::from_secs(seconds)));
         }
+        if phase.is_final() {
+            // The counts are final too; nothing of the rest can matter again.
+            self.memory.forget_pods();
+        }
     }
 
     pub fn explain(&mut self, reason: &str, message: impl Into<String>) {
@@ -227,4 +217,11 @@ impl<'a> Round<'a> {
         let old: Value = to_value(&self.old);
         plan.actions.extend(self.head.write_status(&old, &to_value(&self.status)));
     }
+}
+
+/// A running pod ends the wait for its predecessor (SM-63).
+fn has_recovered(members: &Members, timer: &Timer) -> bool {
+    let is_of_pod = matches!(&*timer.event, "PodFailed" | "PodEvicted");
+    let pod = members.own.get(&(timer.task.clone(), timer.index));
+    is_of_pod && pod.is_some_and(|pod| pods::phase(pod) == "Running" && !pods::is_being_deleted(pod))
 }

@@ -2,6 +2,7 @@
 //! plugins' objects, claims, the pod group, pods, and last the status.
 
 use super::decide::delay_message;
+use super::memory::number;
 use super::phase::{Deed, Phase};
 use super::round::Round;
 use super::settle::after_sync;
@@ -12,6 +13,7 @@ use crate::job::members::Slot;
 use k8s_openapi::api::core::v1::Pod;
 use std::collections::BTreeSet;
 use volley_api::kube::text;
+use volley_api::volcano::keys;
 use volley_api::volcano::types::Task;
 
 pub fn sync(round: &mut Round, phase: Phase, plan: &mut Plan) {
@@ -77,9 +79,14 @@ fn advance(round: &mut Round, next: Phase) {
 }
 
 /// Pods that nobody asks for any more: beyond the replicas, of no task, or marked as out of sync (POD-8).
+///
+/// So are live pods of an earlier version: a controller that saw the Job late has made them.
 fn surplus(round: &Round) -> BTreeSet<Slot> {
     let own = round.members.own.iter().filter(|(_, pod)| !pods::is_being_deleted(pod));
-    let surplus = own.filter(|(slot, pod)| !round.is_wanted(slot) || Round::is_out_of_sync(pod));
+    let is_late = |pod: &Pod| {
+        !pods::is_terminal(pod) && number(pod, keys::VERSION).is_some_and(|version| version < round.status.version)
+    };
+    let surplus = own.filter(|(slot, pod)| !round.is_wanted(slot) || Round::is_out_of_sync(pod) || is_late(pod));
     surplus.map(|(slot, _)| slot.clone()).collect()
 }
 

@@ -1,6 +1,6 @@
 //! A pretend cluster for tests: one Volcano Job, a scheduler that admits and runs its pods, and crashes on request.
 
-use super::{Observed, Settings, SshKey, plan, wants_key};
+use super::super::{Observed, Settings, SshKey, plan, wants_key};
 use crate::control::world::World;
 use crate::control::{Action, Plan};
 use k8s_openapi::api::core::v1::Pod;
@@ -16,6 +16,7 @@ pub struct Cluster {
     pub has_queue: bool,
     /// Every phase that was written, in order, without repetition.
     pub phases: Vec<String>,
+    commands: u32,
 }
 
 pub fn template() -> Value {
@@ -37,6 +38,7 @@ impl Cluster {
             priorities: BTreeMap::new(),
             has_queue: true,
             phases: Vec::new(),
+            commands: 0,
         }
     }
 
@@ -184,7 +186,9 @@ impl Cluster {
 
     pub fn command(&mut self, action: &str) {
         let target = json!({"apiVersion": BATCH, "kind": "Job", "name": "j", "uid": "u", "controller": true});
-        let metadata = json!({"generateName": format!("j-{}-", action.to_lowercase())});
+        self.commands += 1;
+        let uid = format!("command-{}", self.commands);
+        let metadata = json!({"generateName": format!("j-{}-", action.to_lowercase()), "uid": uid});
         self.world.add(
             json!({"apiVersion": BUS, "kind": "Command", "metadata": metadata, "action": action, "target": target}),
         );
