@@ -1,12 +1,13 @@
 //! Volcano's objects on the wire (spec/volcano.md 1 and 2): what they look like, what is filled in, what is refused.
 //!
 //! `types` reads a Job's spec and status; `defaults`, `validate` and `update` are admission of Jobs, `queue` of Queues,
-//! `group` of PodGroups, `cron` of CronJobs. `arguments` reads the arguments of job plugins as Go's flags are read.
+//! `group` of PodGroups, `cron` of CronJobs; `kinds` lists them all. `arguments` reads the arguments of job plugins as Go's flags are read.
 
 pub mod arguments;
 pub mod cron;
 pub mod defaults;
 pub mod group;
+pub mod kinds;
 pub mod policies;
 pub mod queue;
 pub mod types;

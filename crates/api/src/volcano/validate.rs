@@ -37,7 +37,7 @@ pub fn check_spec(spec: &JobSpec, name: &str, path: &Path) -> Vec<FieldError> {
     check_names(&mut errors, spec, name, path);
     let tasks = path.field("tasks");
     if spec.tasks.is_empty() {
-        errors.push(FieldError::required(&tasks, "No task specified in job spec"));
+        errors.push(FieldError::required(tasks, "No task specified in job spec"));
     }
     for (index, task) in spec.tasks.iter().enumerate() {
         check_task(&mut errors, task, &tasks.index(index));
@@ -110,16 +110,16 @@ fn check_names(errors: &mut Vec<FieldError>, spec: &JobSpec, name: &str, path: &
         let path = tasks.index(index);
         let path = path.field("name");
         let complaints = names::dns_label(&task.name);
-        errors.extend(complaints.iter().map(|complaint| FieldError::invalid(&path, &*task.name, complaint)));
+        errors.extend(complaints.iter().map(|complaint| FieldError::invalid(path, &*task.name, complaint)));
         if !seen.insert(&task.name) {
             let detail = format!("duplicated task name {}", task.name);
-            errors.push(FieldError::invalid(&path, &*task.name, &detail));
+            errors.push(FieldError::invalid(path, &*task.name, &detail));
         }
         let last = format!("{name}-{}-{}", task.name, (task.replicas - 1).max(0));
         let complaints =
             if name.is_empty() || !complaints.is_empty() { Vec::new() } else { names::qualified_name(&last) };
         errors.extend(complaints.iter().map(|complaint| {
-            FieldError::invalid(&path, &*task.name, &format!("create pod with name {last} validate failed {complaint}"))
+            FieldError::invalid(path, &*task.name, &format!("create pod with name {last} validate failed {complaint}"))
         }));
     }
 }
@@ -231,7 +231,7 @@ fn check_volumes(errors: &mut Vec<FieldError>, spec: &JobSpec, path: &Path) {
         let name = &volume.volume_claim_name;
         match (&volume.volume_claim, name.is_empty()) {
             (None, true) => {
-                errors.push(FieldError::required(&path, "either VolumeClaim or VolumeClaimName must be specified"));
+                errors.push(FieldError::required(path, "either VolumeClaim or VolumeClaimName must be specified"));
             }
             (Some(_), false) => {
                 let detail = "conflict: If you want to use an existing PVC, just specify VolumeClaimName.If you want to create a new PVC, you do not need to specify VolumeClaimName";

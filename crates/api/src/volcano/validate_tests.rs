@@ -77,11 +77,7 @@ fn names_must_make_names_of_pods() {
     let twice = json!({"tasks": [task("a", 1), task("a", 1)]});
     check(twice, &["spec.tasks[1].name: Invalid value: \"a\": duplicated task name a"]);
     check(json!({"tasks": [task("A_b", 1)]}), &["spec.tasks[0].name"]);
-    check_named(
-        "J_",
-        with(json!({})),
-        &["create job with name J_ validate failed", "create pod with name J_-a-1"][..1].as_ref(),
-    );
+    check_named("J_", with(json!({})), &["create job with name J_ validate failed"]);
     // The largest index counts, not the task's position.
     let long = "j".repeat(60);
     check_named(&long, json!({"tasks": [task("a", 1)]}), &[&format!("{long}-a-0 validate failed")]);

@@ -150,7 +150,7 @@ fn resources(round: &Round, tasks: &[&Task], members: i32) -> Usage {
 }
 
 /// What a quota would charge for pods of the template; devices are listed by their plain name too.
-fn add_pods(total: &mut Usage, template: &Value, count: i32) {
+pub fn add_pods(total: &mut Usage, template: &Value, count: i32) {
     if count < 1 {
         return;
     }
@@ -171,6 +171,6 @@ fn add_pods(total: &mut Usage, template: &Value, count: i32) {
     }
 }
 
-fn texts(amounts: &Usage) -> Value {
+pub fn texts(amounts: &Usage) -> Value {
     amounts.iter().map(|(name, amount)| (name.clone(), json!(amount.to_string()))).collect::<Map<_, _>>().into()
 }

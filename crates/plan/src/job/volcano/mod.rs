@@ -17,7 +17,7 @@ mod begin;
 mod settle;
 mod sync;
 
-mod group;
+pub(super) mod group;
 mod plugins;
 mod pod;
 mod resources;

@@ -52,6 +52,9 @@ pub fn ensure(round: &mut Round, plan: &mut Plan) -> bool {
         };
         if is_stale(round, present) || !text(present, "metadata.deletionTimestamp").is_empty() {
             is_clear = false;
+        } else if let Some(owner) = other_owner(round, present) {
+            stand_back(round, present, &owner, plan);
+            is_clear = false;
         } else if let Some(field) = kept.filter(|_| round.head.controls_object(present)) {
             keep(present, &object, field, plan);
         }
@@ -66,6 +69,23 @@ pub fn ensure(round: &mut Round, plan: &mut Plan) -> bool {
         round.status.controlled_resources.insert(format!("plugin-{name}"), name.to_owned());
     }
     is_clear
+}
+
+/// The controller of an object that is not this Job; what nobody controls is the user's own and will do.
+fn other_owner(round: &Round, object: &Value) -> Option<Value> {
+    let owners = object["metadata"]["ownerReferences"].as_array()?;
+    let owner = owners.iter().find(|owner| owner["controller"] == true)?;
+    (text(owner, "uid") != round.head.uid()).then(|| owner.clone())
+}
+
+/// An earlier Job of the same name goes with all it had, so its things are waited for; others' are not touched.
+fn stand_back(round: &mut Round, object: &Value, owner: &Value, plan: &mut Plan) {
+    let (kind, name) = (text(owner, "kind").to_owned(), text(owner, "name").to_owned());
+    plan.requeue(1);
+    if kind != "Job" || name != round.head.name() {
+        let it = format!("{} {}", text(object, "kind"), text(object, "metadata.name"));
+        round.wait(plan, "PluginError", format!("{it} exists and is controlled by {kind} {name}"));
+    }
 }
 
 /// A field that the server stores otherwise (`stringData`) is compared by the fingerprint beside it.

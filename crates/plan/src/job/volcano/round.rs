@@ -19,7 +19,8 @@ const SLOT: SlotKeys = SlotKeys { task: keys::TASK, index: keys::INDEX };
 /// Reasons that say what a Job waits for; they go when it no longer does.
 const WAITING: [&str; 6] =
     ["InvalidSpec", "PodGroupPending", "PVCError", "PluginError", "QueueNotFound", "FailedCreate"];
-/// Some things that a Job waits for do not wake it; it looks again after so many seconds.
+/// What a Job waits for and is not woken by: it looks again after so many seconds.
+const UNHEARD: [&str; 3] = ["PVCError", "QueueNotFound", "FailedCreate"];
 const WAIT_SECONDS: i64 = 5;
 
 pub struct Round<'a> {
@@ -187,7 +188,9 @@ impl<'a> Round<'a> {
     pub fn wait(&mut self, plan: &mut Plan, reason: &str, message: impl Into<String>) {
         let message = message.into();
         self.is_waiting = true;
-        plan.requeue(WAIT_SECONDS);
+        if UNHEARD.contains(&reason) {
+            plan.requeue(WAIT_SECONDS);
+        }
         if (&*self.old.state.reason, &self.old.state.message) != (reason, &message) {
             plan.events.push(self.voice.warning(reason, message.clone()));
         }

@@ -26,8 +26,11 @@ fn secret_name(job: &str) -> String {
     format!("{job}-ssh")
 }
 
-/// Whether the Job's Secret is yet to be made, with a key that the user has not given.
+/// Whether the Job's Secret is to be made now, with a key that the user has not given.
 pub fn wants_key(job: &Value, objects: &[Value]) -> bool {
+    if !matches!(text(job, "status.state.phase"), "Pending" | "Running") {
+        return false;
+    }
     let Ok(spec) = job_spec(job) else { return false };
     let words = spec.plugins.get("ssh").map_or(&[][..], Vec::as_slice);
     if !spec.plugins.contains_key("ssh") && !spec.plugins.contains_key("mpi") {
