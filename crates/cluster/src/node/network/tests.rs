@@ -23,6 +23,8 @@ fn on_a_machine<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'stati
     let thread = std::thread::spawn(move || {
         network::enter_new_namespace().expect("these tests need root");
         Netlink::open().unwrap().loopback().unwrap();
+        // A new namespace may take this over from the real machine.
+        std::fs::write("/proc/sys/net/ipv4/ip_forward", "0").unwrap();
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test());
     });
     if let Err(panic) = thread.join() {
@@ -463,6 +465,7 @@ fn a_bridge_and_a_pods_address_outlive_the_process() {
         let given = first.connect(&pod).unwrap();
         assert_eq!(first.connect(&pod).unwrap(), given);
         drop(first);
+        assert!(is_open(folder.path()), "the bridge outlives the process");
         let second = Network::open(folder.path(), Mode::Root).await.unwrap();
         second.adopt(&pod, &given.addresses);
         assert_eq!(second.connect(&pod).unwrap(), given);
@@ -470,7 +473,11 @@ fn a_bridge_and_a_pods_address_outlive_the_process() {
             serde_json::from_value(json!({"metadata": {"uid": "h"}, "spec": {"hostNetwork": true, "containers": []}}))
                 .unwrap();
         assert_eq!(second.connect(&host).unwrap().sandbox, spec::Network::Host);
-        second.close().await;
+        drop(second);
+        clear(folder.path()).await.unwrap();
+        assert!(!is_open(folder.path()));
+        assert_eq!(on_machine("nft list ruleset; cat /proc/sys/net/ipv4/ip_forward").await, "0\n");
+        clear(folder.path()).await.unwrap();
     });
 }
 
