@@ -406,6 +406,7 @@ fn pods_reach_beyond_the_machine_and_all_is_gone_after_the_end() {
         assert_eq!(outside.shell(setup).await, "");
         serve_text(&outside, 80, "outside").await;
         let seen = "ip -o link | grep -v ' up0@' ; ip -o -4 addr; ip route; nft list ruleset; cat /proc/sys/net/ipv4/ip_forward; busybox netstat -lntu";
+        until("the link outside", || async { !on_machine("ip route").await.contains("linkdown") }).await;
         let before = on_machine(seen).await;
 
         let home = Home::new(Mode::Root).await;
@@ -419,7 +420,8 @@ fn pods_reach_beyond_the_machine_and_all_is_gone_after_the_end() {
         home.end().await;
         let marker = machine.to_string_lossy().replace(|c: char| !c.is_ascii_digit(), "");
         assert!(!Path::new(&format!("/run/volley-forwarding-{marker}")).exists());
-        until("everything as before", || async { on_machine(seen).await == before }).await;
+        until("the pods' interfaces to go", || async { !on_machine("ip -o link").await.contains("vly") }).await;
+        assert_eq!(on_machine(seen).await, before);
         drop(process);
     });
 }
