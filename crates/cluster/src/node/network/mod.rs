@@ -236,7 +236,7 @@ impl Network {
         let host = port.host_ip.as_deref().filter(|host| !host.is_empty()).unwrap_or("0.0.0.0");
         let host: IpAddr = host.parse().map_err(|_| format!("hostIP {host:?} is not an address"))?;
         let spot = Spot { interface: None, address: SocketAddr::new(host, outer) };
-        let rule = Rule { targets: vec![SocketAddr::new(address, inner)], affinity_seconds: None, is_tls_only: false };
+        let rule = Rule { targets: vec![SocketAddr::new(address, inner)], affinity_seconds: None };
         let opened = self.proxy.open(&[spot], protocol, &rule);
         let name = port.protocol.as_deref().unwrap_or("TCP");
         opened.map(Some).map_err(|error| format!("hostPort {outer}/{name} cannot be opened on {host}: {error}"))
@@ -301,10 +301,10 @@ impl Network {
         self.ports.lock().clear();
         drop(self.listeners.lock().take());
         self.proxy.close().await;
-        if let Ground::Bridge(ground) = &self.ground {
-            if let Err(error) = take_back(&ground.bridge).await {
-                tracing::warn!(error = &error as &dyn std::error::Error, "something of the pods' network stays behind");
-            }
+        if let Ground::Bridge(ground) = &self.ground
+            && let Err(error) = take_back(&ground.bridge).await
+        {
+            tracing::warn!(error = &error as &dyn std::error::Error, "something of the pods' network stays behind");
         }
     }
 }
