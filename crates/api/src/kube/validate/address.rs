@@ -37,6 +37,12 @@ pub fn check_network(text: &str, path: &str) -> Option<FieldError> {
     parse_network(text).is_none().then(|| FieldError::invalid(path, text, detail))
 }
 
+/// Where pods have no network of their own, each has a loopback address of its own from this range: a cluster of one machine
+/// may well send traffic there.
+fn is_pod_of_this_machine(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V4(v4) if v4.octets()[0] == 127 && (64..=253).contains(&v4.octets()[1]))
+}
+
 /// Addresses that traffic cannot be sent to from another machine.
 pub fn check_endpoint_ip(text: &str, path: &str) -> Vec<FieldError> {
     let Some(address) = parse(text) else {
@@ -49,7 +55,7 @@ pub fn check_endpoint_ip(text: &str, path: &str) -> Vec<FieldError> {
     let unspecified = format!("may not be unspecified ({text})");
     let complaints = [
         (address.is_unspecified(), unspecified.as_str()),
-        (address.is_loopback(), "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
+        (address.is_loopback() && !is_pod_of_this_machine(address), "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
         (link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
         (local_multicast, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
     ];
