@@ -188,6 +188,8 @@ horizontalpodautoscalers  hpa  autoscaling/v2  true  HorizontalPodAutoscaler
 cronjobs  cj  batch/v1  true  CronJob
 jobs  batch/v1  true  Job
 leases  coordination.k8s.io/v1  true  Lease
+nodes  metrics.k8s.io/v1beta1  false  NodeMetrics
+pods  metrics.k8s.io/v1beta1  true  PodMetrics
 endpointslices  discovery.k8s.io/v1  true  EndpointSlice
 events  ev  events.k8s.io/v1  true  Event
 ingressclasses  networking.k8s.io/v1  false  IngressClass
