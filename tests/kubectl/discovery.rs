@@ -361,7 +361,6 @@ fn cluster_info_and_top_say_what_is_there() {
     let space = Space::new("info");
     let info = space.ok(&["cluster-info"]);
     assert!(info.contains(&format!("is running at https://{}", stage().address)), "{info}");
-    for what in ["nodes", "pods"] {
-        assert_eq!(space.fails(&["top", what]), "error: Metrics API not available\n");
-    }
+    // What is used is measured by the node; a namespace without pods uses nothing.
+    assert_eq!(space.ok(&["top", "pods"]), "");
 }

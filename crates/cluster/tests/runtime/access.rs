@@ -315,6 +315,10 @@ async fn every_kubectl_shows_what_is_used() {
         assert!(cpu.strip_suffix('m').unwrap().parse::<u64>().unwrap() > 50, "{said:?}");
         assert!(memory.ends_with("Mi"), "{said:?}");
     }
+    let watched = stage.ask(&["get", "--raw", "/apis/metrics.k8s.io/v1beta1/pods?watch=true"]).await;
+    assert!(watched.err.contains("not allow"), "{watched:?}");
+    let explained = stage.ask(&["explain", "podmetrics.containers.usage"]).await;
+    assert!(explained.out.contains("KIND:       PodMetrics"), "{explained:?}");
     let missing = stage.ask(&["get", "--raw", "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/q"]).await;
     assert!(missing.err.contains("podmetrics.metrics.k8s.io \"default/q\" not found"), "{missing:?}");
     stage.leave().await;

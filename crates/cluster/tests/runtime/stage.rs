@@ -115,9 +115,7 @@ impl Stage {
             Container { log: Some(log), name: name.into(), attempt, ..Container::new(&id, root, process) };
         change(&mut container);
         self.pod.start_container(container).await.unwrap();
-        let mut handles = self.index.0.lock();
-        handles.get_mut(&self.uid).unwrap().containers.insert(name.into(), (id, true));
-        drop(handles);
+        self.index.0.lock().get_mut(&self.uid).unwrap().containers.insert(name.into(), (id, true));
         let running = json!({"running": {"startedAt": "2026-01-01T00:00:00Z"}});
         self.report(name, attempt, running, json!({})).await;
     }
