@@ -43,7 +43,6 @@ pub(super) fn pod_update(new: &Value, old: &Value) -> Vec<FieldError> {
 /// Everything wrong with writing `new` as the ephemeral containers of pod `old`: some may be added, and that is all.
 pub fn ephemeral_containers_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = pod_content(new);
-    let path = SPEC.field("ephemeralContainers");
     for was in list(&old["spec"], "ephemeralContainers") {
         let name = string(was, "name");
         let detail = match list(&new["spec"], "ephemeralContainers").iter().find(|is| string(is, "name") == name) {
@@ -53,7 +52,7 @@ pub fn ephemeral_containers_update(new: &Value, old: &Value) -> Vec<FieldError> 
             }
             Some(_) => continue,
         };
-        errors.push(FieldError::forbidden(path, &detail));
+        errors.push(FieldError::forbidden(SPEC.field("ephemeralContainers"), &detail));
     }
     errors
 }
