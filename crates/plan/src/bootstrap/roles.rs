@@ -54,6 +54,11 @@ const ROLES: &[Role] = &[
     Role { name: "system:aggregate-to-admin", part_of: "admin", rules: Some(ADMIN) },
     Role { name: "system:aggregate-to-edit", part_of: "edit", rules: Some(EDIT) },
     Role { name: "system:aggregate-to-view", part_of: "view", rules: Some(VIEW) },
+    Role {
+        name: "system:aggregated-metrics-reader",
+        part_of: "view",
+        rules: Some(&[On(READ, &["metrics.k8s.io"], &["pods", "nodes"])]),
+    },
     own(
         "system:basic-user",
         &[
