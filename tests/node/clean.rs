@@ -13,8 +13,15 @@ fn busy(world: &World) {
     let limits = json!({"limits": {"memory": "64Mi", "cpu": "500m"}});
     let given = json!({"volumeMounts": mounts, "resources": limits});
     let script = "(setsid sleep 2000 &); echo up; exec sleep 1000";
-    world.create(&pod("plain", script).main(given.clone()).spec(json!({ "volumes": volumes })));
-    world.create(&pod("oci", script).main(given).main(json!({"image": BUSYBOX})).spec(json!({ "volumes": volumes })));
+    world.create(
+        &pod("plain", script).main(given.clone()).spec(json!({ "volumes": volumes, "restartPolicy": "Always" })),
+    );
+    world.create(
+        &pod("oci", script)
+            .main(given)
+            .main(json!({"image": BUSYBOX}))
+            .spec(json!({ "volumes": volumes, "restartPolicy": "Always" })),
+    );
     world.create(&json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
         "spec": {"selector": {"a": "b"}, "ports": [{"port": 80}]}}));
     for name in ["plain", "oci"] {

@@ -78,7 +78,7 @@ fn each_pod_has_an_address_and_a_name_without_root() {
         let fetch = || http::get(&format!("{address}:23456"), "/name").ok().map(|answer| answer.text());
         assert_eq!(eventually("it answers", fetch).trim(), name);
     }
-    let ask = || world.exec("one", "wget -T 5 -qO- http://two.team:23456/name").stdout;
+    let ask = || world.exec("one", "timeout 5 wget -qO- http://two.team:23456/name").stdout;
     assert_eq!(eventually("the name is found", || Some(ask()).filter(|answer| !answer.is_empty())), "two\n");
 }
 
