@@ -130,8 +130,8 @@ fn a_deleted_pod_gets_its_grace_and_then_the_end() {
     world.create(&pod("deaf", deaf).spec(json!({"terminationGracePeriodSeconds": 3})));
     world.until_logged("polite", "up");
     world.until_logged("deaf", "up");
-    let columns = "custom-columns=P:.status.phase,D:.metadata.deletionTimestamp,\
-        C:.status.containerStatuses[0].state.terminated.exitCode";
+    let columns = "custom-columns=T:.type,P:.object.status.phase,\
+        C:.object.status.containerStatuses[0].state.terminated.exitCode";
     let watch = ["get", "pod", "deaf", "--watch", "--output-watch-events", "--no-headers", "-o", columns];
     let watched = world.start_kubectl(&watch);
     let first = watched.line();
@@ -152,7 +152,7 @@ fn a_deleted_pod_gets_its_grace_and_then_the_end() {
     }
     assert!(lines.iter().filter(|line| line.starts_with("MODIFIED")).count() >= 2, "{lines:?}");
     let last: Vec<&str> = lines.last().unwrap().split_whitespace().collect();
-    assert_eq!((last[1], last[3]), ("Failed", "137"), "{lines:?}");
+    assert_eq!((last[1], last[2]), ("Failed", "137"), "{lines:?}");
     assert_eq!(std::fs::read_dir(world.home.join("node/pods")).unwrap().count(), 0, "no folder is left");
 }
 
