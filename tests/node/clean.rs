@@ -60,7 +60,7 @@ fn nothing_of_a_volley_that_is_down_is_left() {
     busy(&world);
     world.note();
     world.down();
-    assert_eq!(world.traces().left(), Vec::<String>::new());
+    eventually("nothing is left", || world.traces().left().is_empty().then_some(()));
     world.up();
     let again = world.until_ready("oci");
     assert!(container(&again)["state"]["running"].is_object(), "the pods that were to run run again");
