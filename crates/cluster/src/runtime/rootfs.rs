@@ -84,7 +84,10 @@ fn lay_root(plan: &Plan<'_>, root: &Path) -> Result<Vec<String>, Fault> {
         }
         Root::Host { scratch } => {
             let mounts = machine_mounts(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default());
-            let mounts = mounts.into_iter().filter(|(mount, _)| !mount.starts_with(plan.folder)).collect();
+            let mounts = mounts.into_iter().filter(|(mount, _)| !mount.starts_with(plan.folder));
+            // What will be hidden is not taken in: other pods' volumes would live as long as this container.
+            let is_hidden = |mount: &Path| plan.container.masked_paths.iter().any(|path| mount.starts_with(path));
+            let mounts = mounts.map(|(mount, is_real)| (mount.clone(), is_real && !is_hidden(&mount))).collect();
             let mut host = HostRoot { root, scratch, is_rootless, mounts, overlays: 0, warnings: Vec::new() };
             host.compose(Path::new("/"))?;
             Ok(host.warnings)
