@@ -356,7 +356,12 @@ impl Drop for World {
             let output = finish(self.volley_command(&["down"]), "");
             assert!(is_failed || output.code == 0, "volley down: {}{}\n{}", output.stdout, output.stderr, self.log());
         }
-        let left = self.traces().left();
+        // The program itself may need a moment after it has said that it ends.
+        let mut left = self.traces().left();
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while !is_failed && !left.is_empty() && Instant::now() < deadline {
+            left = self.traces().left();
+        }
         assert!(is_failed || left.is_empty(), "left on the machine: {left:#?}\n{}", self.log());
     }
 }

@@ -84,7 +84,10 @@ fn lay_root(plan: &Plan<'_>, root: &Path) -> Result<Vec<String>, Fault> {
         }
         Root::Host { scratch } => {
             let mounts = machine_mounts(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default());
-            let mounts = mounts.into_iter().filter(|(mount, _)| !mount.starts_with(plan.folder)).collect();
+            let mounts = mounts.into_iter().filter(|(mount, _)| !mount.starts_with(plan.folder));
+            // What will be hidden is not taken in: other pods' volumes would live as long as this container.
+            let is_hidden = |mount: &Path| plan.container.masked_paths.iter().any(|path| mount.starts_with(path));
+            let mounts = mounts.map(|(mount, is_real)| (mount.clone(), is_real && !is_hidden(&mount))).collect();
             let mut host = HostRoot { root, scratch, is_rootless, mounts, overlays: 0, warnings: Vec::new() };
             host.compose(Path::new("/"))?;
             Ok(host.warnings)
@@ -224,24 +227,39 @@ impl HostRoot<'_> {
         fs::create_dir_all(&own).context(what)?;
         let tree = sys::open_tree(None, &own).context(what)?;
         sys::move_mount(tree, target).context(what)?;
-        for entry in fs::read_dir(path).context(what)?.flatten() {
-            let (entry_path, place) = (entry.path(), target.join(entry.file_name()));
-            let Ok(kind) = entry.file_type() else { continue };
-            if kind.is_symlink() {
-                let link = fs::read_link(&entry_path).context(what)?;
-                symlink(link, &place).context(what)?;
-            } else if kind.is_dir() {
-                let mode = entry.metadata().map_or(0o755, |found| found.permissions().mode() & 0o7777);
-                fs::create_dir_all(&place).context(what)?;
-                let _others_folder = fs::set_permissions(&place, fs::Permissions::from_mode(mode));
-                let is_pseudo = self.mounts.iter().any(|(m, real)| *m == entry_path && !real);
-                if !is_kernel_place(&entry_path) && !is_pseudo {
-                    self.compose(&entry_path)?;
-                }
-            } else if kind.is_file() {
-                File::create(&place).context(what)?;
-                self.compose(&entry_path)?;
+        // A folder that this user may not read stays empty: he could not look into it on the machine either.
+        let entries = match fs::read_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
+            entries => entries.context(what)?,
+        };
+        for entry in entries.flatten() {
+            let shown = self.compose_entry(&entry, &target.join(entry.file_name()));
+            let has_gone = shown.is_err() && entry.path().symlink_metadata().is_err();
+            if !has_gone {
+                shown?;
             }
+        }
+        Ok(())
+    }
+
+    fn compose_entry(&mut self, entry: &fs::DirEntry, place: &Path) -> Result<(), Fault> {
+        let path = entry.path();
+        let what = || format!("show the machine's {}", path.display());
+        let Ok(kind) = entry.file_type() else { return Ok(()) };
+        if kind.is_symlink() {
+            let link = fs::read_link(&path).context(what)?;
+            symlink(link, place).context(what)?;
+        } else if kind.is_dir() {
+            let mode = entry.metadata().map_or(0o755, |found| found.permissions().mode() & 0o7777);
+            fs::create_dir_all(place).context(what)?;
+            let _others_folder = fs::set_permissions(place, fs::Permissions::from_mode(mode));
+            let is_pseudo = self.mounts.iter().any(|(m, real)| *m == path && !real);
+            if !is_kernel_place(&path) && !is_pseudo {
+                self.compose(&path)?;
+            }
+        } else if kind.is_file() {
+            File::create(place).context(what)?;
+            self.compose(&path)?;
         }
         Ok(())
     }

@@ -164,6 +164,12 @@ impl Running {
         sys::kill(self.pid, signal)
     }
 
+    pub fn kill(&self) -> io::Result<()> {
+        self.signal(libc::SIGKILL)?;
+        self.cgroup.iter().for_each(Cgroup::hasten);
+        Ok(())
+    }
+
     /// Takes in that the first process has ended: the rest of the output, the leftovers, the reason.
     pub fn end(&mut self, ended: Ended, nursery: &Nursery) -> Exit {
         if !nursery.ends_whole() {

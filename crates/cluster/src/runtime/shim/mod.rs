@@ -240,7 +240,7 @@ impl Shim {
                 done
             }
             Request::Kill { container } => {
-                self.living(&container)?.signal(libc::SIGKILL).context(|| format!("kill {container}"))?;
+                self.living(&container)?.kill().context(|| format!("kill {container}"))?;
                 done
             }
             Request::Exec { container, exec } => self.exec(number, &container, exec, fds),
@@ -400,7 +400,7 @@ impl Shim {
     fn stop(&mut self) {
         self.is_stopping = true;
         for container in self.containers.values().filter(|container| container.exit.is_none()) {
-            let _ended_already = container.signal(libc::SIGKILL);
+            let _ended_already = container.kill();
         }
     }
 
