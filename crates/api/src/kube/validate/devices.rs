@@ -1,94 +1,45 @@
 //! Device claims and their templates (resource.k8s.io): requests are named and ask for a class, and specs stay.
 
 use super::Rule;
-use super::rows::{Row, check, fixed_field, items, join, named, number, set_at};
-use crate::kube::field::FieldError;
-use crate::kube::{names, text};
+use super::place::{NOT_POSITIVE, Place};
+use crate::kube::names;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 const RESOURCE: &str = "resource.k8s.io";
 
-pub const RULES: &[Rule] = &[
-    Rule {
-        group: RESOURCE,
-        kind: "ResourceClaim",
-        is_namespaced: true,
-        create: |claim| check_requests(&claim["spec"], "spec"),
-        update: |new, old| fixed_field(new, old, "", "spec").into_iter().collect(),
-    },
-    Rule {
-        group: RESOURCE,
-        kind: "ResourceClaimTemplate",
-        is_namespaced: true,
-        create: |template| check_requests(&template["spec"]["spec"], "spec.spec"),
-        update: |new, old| fixed_field(new, old, "", "spec").into_iter().collect(),
-    },
-    Rule {
-        group: RESOURCE,
-        kind: "DeviceClass",
-        is_namespaced: false,
-        create: |_| Vec::new(),
-        update: |_, _| Vec::new(),
-    },
-    Rule {
-        group: RESOURCE,
-        kind: "ResourceSlice",
-        is_namespaced: false,
-        create: |slice| check(slice, "", &[Row::Required("spec.driver", ""), Row::Required("spec.pool.name", "")]),
-        update: |_, _| Vec::new(),
-    },
+pub(super) const RULES: &[Rule] = &[
+    Rule::of(RESOURCE, "ResourceClaim", |_| {}).on_create(|claim| requests(&claim.field("spec"))).fixed(&["spec"]),
+    Rule::of(RESOURCE, "ResourceClaimTemplate", |_| {})
+        .on_create(|template| requests(&template.field("spec.spec")))
+        .fixed(&["spec"]),
+    Rule::of(RESOURCE, "DeviceClass", |_| {}).cluster_wide(),
+    Rule::of(RESOURCE, "ResourceSlice", |_| {})
+        .on_create(|slice| slice.needs(&["spec.driver", "spec.pool.name"]))
+        .cluster_wide(),
 ];
 
-fn check_requests(spec: &Value, path: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn requests(spec: &Place) {
     let mut seen = BTreeSet::new();
-    for (index, request) in items(spec, "devices.requests").iter().enumerate() {
-        let path = format!("{path}.devices.requests[{index}]");
-        let name = text(request, "name");
-        if name.is_empty() {
-            errors.push(FieldError::required(join(&path, "name"), ""));
-        } else {
-            errors.extend(named(name, &join(&path, "name"), names::dns_label));
-        }
-        if !seen.insert(name) {
-            errors.push(FieldError::duplicate(join(&path, "name"), name));
-        }
-        match (set_at(request, "exactly"), items(request, "firstAvailable")) {
-            (None, []) => {
-                let detail = "exactly one of `exactly` or `firstAvailable` is required";
-                errors.push(FieldError::required(path, detail));
-            }
-            (Some(exactly), []) => errors.extend(check_device(exactly, &join(&path, "exactly"))),
-            (None, choices) => {
-                for (place, choice) in choices.iter().enumerate() {
-                    errors.extend(check_device(choice, &format!("{path}.firstAvailable[{place}]")));
-                }
-            }
-            (Some(_), _) => {
-                let detail = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
-                errors.push(FieldError::invalid(path, Value::Null, detail));
-            }
+    for request in spec.items("devices.requests") {
+        request.needs_name("name", names::dns_label);
+        request.duplicate_if(!seen.insert(request.text("name")), "name", request.text("name"));
+        let detail = "exactly one of `exactly` or `firstAvailable` is required";
+        match (request.given("exactly"), request.list("firstAvailable")) {
+            (None, []) => request.required("", detail),
+            (Some(exactly), []) => device(&exactly),
+            (None, _) => request.items("firstAvailable").for_each(|choice| device(&choice)),
+            (Some(_), _) => request.invalid("", Value::Null, &format!("{detail}, but multiple fields are set")),
         }
     }
-    errors
 }
 
-fn check_device(request: &Value, path: &str) -> Vec<FieldError> {
-    let mut errors = check(request, path, &[Row::Required("deviceClassName", "")]);
-    let count = number(request, "count").unwrap_or(0);
-    match text(request, "allocationMode") {
-        "All" if count != 0 => {
-            let detail = "must not be specified when allocationMode is 'All'";
-            errors.push(FieldError::invalid(join(path, "count"), count, detail));
-        }
-        "ExactCount" if count <= 0 => {
-            errors.push(FieldError::invalid(join(path, "count"), count, "must be greater than zero"));
-        }
-        "All" | "ExactCount" => {}
-        other => {
-            errors.push(FieldError::not_supported(join(path, "allocationMode"), other, &["All", "ExactCount"]));
-        }
+fn device(request: &Place) {
+    request.needs(&["deviceClassName"]);
+    let count = request.integer("count").unwrap_or(0);
+    match request.text("allocationMode") {
+        "All" => request.wrong_if(count != 0, "count", "must not be specified when allocationMode is 'All'"),
+        "ExactCount" => request.invalid_if(count <= 0, "count", count, NOT_POSITIVE),
+        _ => request.one_of("allocationMode", &["All", "ExactCount"]),
     }
-    errors
 }
