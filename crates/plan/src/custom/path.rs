@@ -343,14 +343,6 @@ impl Column {
             path: JsonPath::parse(path),
         }
     }
-
-    /// The entry of the table's `columnDefinitions`.
-    pub fn definition(&self) -> Value {
-        json!({
-            "name": self.name, "type": self.kind, "format": self.format,
-            "description": self.description, "priority": self.priority,
-        })
-    }
 }
 
 /// The columns of a CRD version: Name first, then its printer columns, or Age if it has none.
@@ -538,12 +530,10 @@ mod tests {
             {"name": "State", "type": "string", "jsonPath": ".status.state", "priority": 1},
         ]});
         assert_eq!(names(&version), ["Name", "State"]);
-        assert_eq!(
-            columns(&version)[1].definition(),
-            json!({"name": "State", "type": "string", "format": "", "priority": 1,
-                "description": "Custom resource definition column (in JSONPath format): .status.state"})
-        );
-        assert_eq!(columns(&version)[0].definition()["format"], "name");
+        let [name, state] = columns(&version).try_into().expect("two columns");
+        assert_eq!((state.kind.as_str(), state.format.as_str(), state.priority), ("string", "", 1));
+        assert_eq!(state.description, "Custom resource definition column (in JSONPath format): .status.state");
+        assert_eq!(name.format, "name");
     }
 
     // K-CR-6

@@ -1,7 +1,7 @@
 //! Defaults of services, their endpoints, ingresses and network policies, and what a service still has to be given.
 //!
-//! Addresses and node ports are handed out by the server; `needs_cluster_ip` and `ports_without_node_port` say
-//! where, `set_cluster_ip` writes the one that was chosen.
+//! Addresses and node ports are handed out by the server; `ports_without_node_port` says where, `set_cluster_ip`
+//! writes the one that was chosen.
 
 use super::rows::Fill::{Flag, Null, Number, Object, Text};
 use super::rows::{Kind, fill_row, make_map, map_at};
@@ -97,11 +97,6 @@ pub fn is_externally_accessible(service: &Value) -> bool {
 
 pub fn is_headless(service: &Value) -> bool {
     text(service, "spec.clusterIP") == "None"
-}
-
-/// Services of this type have a cluster address, and this one has none yet.
-pub fn needs_cluster_ip(service: &Value) -> bool {
-    text(service, "spec.type") != "ExternalName" && text(service, "spec.clusterIP").is_empty()
 }
 
 /// Services of this type are reached through a port of the node.

@@ -3,7 +3,7 @@
 //! A kind's own rules stand in the table of its file; `create` and `update` add what is true of all kinds. Objects
 //! come here decoded, defaulted and admitted, with their name already generated.
 
-mod place;
+pub mod place;
 mod compare;
 pub mod metadata;
 mod pod;

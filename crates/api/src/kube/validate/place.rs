@@ -126,7 +126,7 @@ impl<'v> Place<'_, 'v> {
 
 /// Noting problems.
 impl Place<'_, '_> {
-    fn note(&self, error: FieldError) {
+    pub fn note(&self, error: FieldError) {
         self.problems.borrow_mut().push(error);
     }
 
