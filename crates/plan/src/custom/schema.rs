@@ -339,22 +339,8 @@ impl Compiler {
 }
 
 const LIMIT_KEYWORDS: [&str; 16] = [
-    "minimum",
-    "maximum",
-    "multipleOf",
-    "minLength",
-    "maxLength",
-    "pattern",
-    "minItems",
-    "maxItems",
-    "uniqueItems",
-    "minProperties",
-    "maxProperties",
-    "enum",
-    "anyOf",
-    "oneOf",
-    "allOf",
-    "not",
+    "minimum", "maximum", "multipleOf", "minLength", "maxLength", "pattern", "minItems", "maxItems", "uniqueItems",
+    "minProperties", "maxProperties", "enum", "anyOf", "oneOf", "allOf", "not",
 ];
 
 fn holds(node: &Node) -> Holds {

@@ -399,16 +399,8 @@ fn node_rows() {
     assert_eq!(
         row("", "Node", node),
         json!([
-            "x",
-            "Ready,SchedulingDisabled",
-            "control-plane,gpu,worker",
-            "5m",
-            "v1.35.8",
-            "192.168.0.2",
-            "<none>",
-            "Linux",
-            "6.1",
-            "volley://1"
+            "x", "Ready,SchedulingDisabled", "control-plane,gpu,worker", "5m", "v1.35.8", "192.168.0.2", "<none>",
+            "Linux", "6.1", "volley://1"
         ])
     );
     assert_eq!(
@@ -455,16 +447,7 @@ fn event_rows_of_both_groups() {
         "firstTimestamp": "2025-06-01T11:59:00Z", "lastTimestamp": "2025-06-01T11:59:50Z",
     });
     let expected = json!([
-        "10s",
-        "Normal",
-        "Started",
-        "pod/p",
-        "spec.containers{c}",
-        "kubelet, n1",
-        "Started container",
-        "60s",
-        3,
-        "x"
+        "10s", "Normal", "Started", "pod/p", "spec.containers{c}", "kubelet, n1", "Started container", "60s", 3, "x"
     ]);
     assert_eq!(row("", "Event", core), expected);
     let single = json!({

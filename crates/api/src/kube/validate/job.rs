@@ -11,11 +11,7 @@ use crate::kube::names;
 use serde_json::{Value, json};
 
 pub(super) const RULES: &[Rule] = &[Rule::of("batch", "Job", job).on_update(job_update).fixed(&[
-    "spec.selector",
-    "spec.completionMode",
-    "spec.podFailurePolicy",
-    "spec.backoffLimitPerIndex",
-    "spec.managedBy",
+    "spec.selector", "spec.completionMode", "spec.podFailurePolicy", "spec.backoffLimitPerIndex", "spec.managedBy",
     "spec.successPolicy",
 ])];
 
@@ -163,10 +159,6 @@ fn job_update(new: &Place, old: &Value) {
 
 /// What a suspended job may change in its template (K-JOB-5).
 const RESCHEDULED: &[&str] = &[
-    "/spec/nodeSelector",
-    "/spec/tolerations",
-    "/spec/schedulingGates",
-    "/spec/affinity/nodeAffinity",
-    "/metadata/labels",
-    "/metadata/annotations",
+    "/spec/nodeSelector", "/spec/tolerations", "/spec/schedulingGates", "/spec/affinity/nodeAffinity",
+    "/metadata/labels", "/metadata/annotations",
 ];

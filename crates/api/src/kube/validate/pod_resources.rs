@@ -18,15 +18,8 @@ const COMPUTE: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
 /// Resources that come in whole objects: no fractions.
 const COUNTED: [&str; 9] = [
-    "pods",
-    "resourcequotas",
-    "services",
-    "replicationcontrollers",
-    "secrets",
-    "configmaps",
-    "persistentvolumeclaims",
-    "services.nodeports",
-    "services.loadbalancers",
+    "pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps", "persistentvolumeclaims",
+    "services.nodeports", "services.loadbalancers",
 ];
 
 fn is_huge_page(name: &str) -> bool {

@@ -36,18 +36,8 @@ pub(super) fn container_security(context: &Place, has_host_users: bool) {
 /// A container's security context as the reference prints it: its internal field names, in their order.
 fn internal_text(context: &Value) -> String {
     const FIELDS: &[&str] = &[
-        "capabilities",
-        "privileged",
-        "seLinuxOptions",
-        "windowsOptions",
-        "runAsUser",
-        "runAsGroup",
-        "runAsNonRoot",
-        "readOnlyRootFilesystem",
-        "allowPrivilegeEscalation",
-        "procMount",
-        "seccompProfile",
-        "appArmorProfile",
+        "capabilities", "privileged", "seLinuxOptions", "windowsOptions", "runAsUser", "runAsGroup", "runAsNonRoot",
+        "readOnlyRootFilesystem", "allowPrivilegeEscalation", "procMount", "seccompProfile", "appArmorProfile",
     ];
     const PROFILE: &[&str] = &["type", "localhostProfile"];
     let object = |value: &Value, fields: &[&str], inner: &dyn Fn(&str, &Value) -> String| {
