@@ -4,7 +4,7 @@
 use super::number::number_text;
 use super::pattern;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 use volley_api::kube::time;
 
 /// Paths come from users and are evaluated for every row; `..` over a large object stops here.
@@ -445,6 +445,7 @@ pub fn selectable_fields(version: &Value) -> Vec<SelectableField> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn first(object: &Value, path: &str) -> Value {
         let found =

@@ -35,8 +35,6 @@ mod volume;
 mod storage;
 mod access;
 mod policy;
-mod webhooks;
-mod devices;
 pub mod reviews;
 pub mod status;
 
@@ -101,8 +99,6 @@ const TABLES: &[&[Rule]] = &[
     storage::RULES,
     access::RULES,
     policy::RULES,
-    webhooks::RULES,
-    devices::RULES,
 ];
 
 fn rule(group: &str, kind: &str) -> Option<&'static Rule> {

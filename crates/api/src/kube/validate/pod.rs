@@ -8,7 +8,7 @@ use super::place::Place;
 use super::pod_affinity::{affinity, toleration, topology_spread};
 use super::pod_container::{each_container, ordered_containers, trimmed_image};
 use super::pod_resources::{Asker, pod_level, resources};
-use super::pod_security::{pod_annotations, pod_security};
+use super::pod_security::{deletion_cost, pod_security};
 use super::pod_update::pod_update;
 use super::pod_volumes::volumes;
 use crate::kube::field::Problem;
@@ -32,7 +32,7 @@ pub(super) struct Context<'a> {
 /// What holds for a pod at any time.
 pub(super) fn pod(pod: &Place) {
     let spec = pod.field("spec");
-    pod_annotations(&pod.field("metadata.annotations"), &spec);
+    deletion_cost(&pod.field("metadata.annotations"));
     pod_spec(&spec, Some(pod.value));
     for key in ["containers", "initContainers"] {
         spec.items(key).for_each(|container| trimmed_image(&container));
@@ -52,7 +52,7 @@ pub(super) fn pod_template(template: &Place) {
     labels(&template.stand_in("labels", template.get("metadata.labels")));
     let notes = template.stand_in("annotations", template.get("metadata.annotations"));
     annotations(&notes);
-    pod_annotations(&notes, &spec);
+    deletion_cost(&notes);
     pod_spec(&spec, None);
     let is_debugged = !spec.list("ephemeralContainers").is_empty();
     spec.forbidden_if(is_debugged, "ephemeralContainers", "ephemeral containers not allowed in pod template");

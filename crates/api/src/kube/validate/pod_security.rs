@@ -1,4 +1,4 @@
-//! Security contexts of pods and containers, the older annotations that say the same, and the pod's operating system.
+//! Security contexts of pods and containers, and the pod's operating system.
 
 use super::place::Place;
 use super::pod_container::each_container;
@@ -192,74 +192,14 @@ fn operating_system(spec: &Place) {
     }
 }
 
-const APP_ARMOR_PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
-const SECCOMP_PREFIX: &str = "container.seccomp.security.alpha.kubernetes.io/";
-const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
-const MIRROR: &str = "kubernetes.io/config.mirror";
-const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
-
-/// Annotations that mean something on pods.
-pub(super) fn pod_annotations(annotations: &Place, spec: &Place) {
-    for (key, note) in annotations.entries("") {
-        let value = note.text("");
-        match key {
-            MIRROR => {
-                let detail = "must set spec.nodeName if mirror pod annotation is set";
-                note.wrong_if(spec.text("nodeName").is_empty(), "", detail);
-            }
-            DELETION_COST => note.wrong_if(!is_cost(value), "", "must be a 32bit integer"),
-            _ if key == SECCOMP_POD || key.starts_with(SECCOMP_PREFIX) => {
-                seccomp_annotation(&annotations.stand_in(key, note.value));
-            }
-            _ => {
-                if let Some(name) = key.strip_prefix(APP_ARMOR_PREFIX) {
-                    let is_known = each_container(spec).any(|container| container.text("name") == name);
-                    note.invalid_if(!is_known, "", name, "container not found");
-                    let is_right =
-                        matches!(value, "" | "runtime/default" | "unconfined") || value.starts_with("localhost/");
-                    note.wrong_if(!is_right, "", &format!("invalid AppArmor profile name: \"{value}\""));
-                }
-            }
-        }
-    }
-}
-
-/// A 32-bit integer without needless zeros or signs.
-fn is_cost(value: &str) -> bool {
-    let digits = value.strip_prefix('-').unwrap_or(value);
-    let is_canonical = value == "0" || digits.starts_with(|c: char| ('1'..='9').contains(&c));
-    is_canonical && value.parse::<i32>().is_ok()
-}
-
-fn seccomp_annotation(note: &Place) {
-    let value = note.text("");
-    match value.strip_prefix("localhost/") {
-        Some(profile) if profile.starts_with('/') => note.invalid("", profile, "must be a relative path"),
-        Some(profile) => {
-            let climbs = profile.split('/').any(|part| part == "..");
-            note.invalid_if(climbs, "", profile, "must not contain '..'");
-        }
-        None => {
-            let is_known = matches!(value, "runtime/default" | "docker/default" | "unconfined");
-            note.wrong_if(!is_known, "", "must be a valid seccomp profile");
-        }
-    }
-}
-
-/// What an update may not do to those annotations.
-pub(super) fn pod_annotations_update(new: &Place, old: &Value) {
-    let what = |key: &str| match key {
-        MIRROR => Some("mirror pod annotation"),
-        _ => key.starts_with(APP_ARMOR_PREFIX).then_some("AppArmor annotations"),
-    };
-    for (key, value) in old.as_object().into_iter().flatten() {
-        if let Some(what) = what(key).filter(|_| new.value.get(key) != Some(value)) {
-            new.forbidden(&format!("[{key}]"), &format!("may not remove or update {what}"));
-        }
-    }
-    for (key, note) in new.entries("").filter(|(key, _)| old.get(*key).is_none()) {
-        if let Some(what) = what(key) {
-            note.forbidden("", &format!("may not add {what}"));
-        }
+/// The one annotation that a controller here reads: a 32-bit integer without needless zeros or signs.
+pub(super) fn deletion_cost(annotations: &Place) {
+    let costs = annotations.entries("").filter(|(key, _)| *key == "controller.kubernetes.io/pod-deletion-cost");
+    for (_, cost) in costs {
+        let value = cost.text("");
+        let digits = value.strip_prefix('-').unwrap_or(value);
+        let is_canonical = value == "0" || digits.starts_with(|c: char| ('1'..='9').contains(&c));
+        let is_right = is_canonical && value.parse::<i32>().is_ok();
+        cost.wrong_if(!is_right, "", "must be a 32bit integer");
     }
 }

@@ -3,7 +3,6 @@
 use super::compare::is_empty;
 use super::place::{Place, problems};
 use super::pod::pod;
-use super::pod_security::pod_annotations_update;
 use crate::kube::field::FieldError;
 use crate::kube::text;
 use serde_json::{Map, Value, json};
@@ -12,7 +11,6 @@ const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].imag
 
 /// Everything wrong with replacing pod `old` by `new`.
 pub(super) fn pod_update(new: &Place, old: &Value) {
-    pod_annotations_update(&new.field("metadata.annotations"), &old["metadata"]["annotations"]);
     let (new, old) = (new.field("spec"), &old["spec"]);
     for key in ["containers", "initContainers"] {
         if new.list(key).len() != list(old, key).len() {

