@@ -167,17 +167,7 @@ fn every_kubectl_runs_a_pod_and_shows_its_output() {
     for kubectl in kubectls() {
         let name = format!("once-{}", kubectl.minor);
         let args = [
-            "run",
-            &name,
-            "--image",
-            BUSYBOX,
-            "--restart=Never",
-            "--rm",
-            "-i",
-            "-q",
-            "--",
-            "sh",
-            "-c",
+            "run", &name, "--image", BUSYBOX, "--restart=Never", "--rm", "-i", "-q", "--", "sh", "-c",
             "read x; echo got $x",
         ];
         let printed = ok(&world, kubectl, &args, "words\n");
@@ -190,17 +180,7 @@ fn every_kubectl_runs_a_pod_and_shows_its_output() {
 fn a_running_pod_can_be_debugged() {
     let world = world();
     let args = [
-        "debug",
-        "web",
-        "--image",
-        BUSYBOX,
-        "--target=main",
-        "-c",
-        "look",
-        "--",
-        "sh",
-        "-c",
-        "hostname; ps; sleep 1000",
+        "debug", "web", "--image", BUSYBOX, "--target=main", "-c", "look", "--", "sh", "-c", "hostname; ps; sleep 1000",
     ];
     world.kubectl(&args);
     let seen = world.until_pod("web", "the debugger runs", |pod| {

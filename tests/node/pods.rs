@@ -212,11 +212,7 @@ fn events_tell_the_story_in_order() {
     world.until_event("told", "Scheduled", "Successfully assigned default/told to ");
     let described = world.kubectl(&["describe", "pod", "told"]);
     for part in [
-        "Status:           Running",
-        "Container ID:",
-        "Ready:          True",
-        "QoS Class:",
-        "default-scheduler",
+        "Status:           Running", "Container ID:", "Ready:          True", "QoS Class:", "default-scheduler",
         "kubelet",
     ] {
         assert!(described.contains(part), "{part:?} is not in:\n{described}");

@@ -182,16 +182,6 @@ pub fn environment_name(value: &str) -> Vec<String> {
     vec!["a valid environment variable name must consist only of printable ASCII characters other than '='".to_owned()]
 }
 
-/// A C identifier, the strict shape of an environment variable.
-pub fn c_identifier(value: &str) -> Vec<String> {
-    let starts_right = value.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    if starts_right && value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-        return Vec::new();
-    }
-    let message = "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_'";
-    vec![mismatch(message, "[A-Za-z_][A-Za-z0-9_]*", &["my_name", "MY_NAME", "MyName"])]
-}
-
 pub fn http_header_name(value: &str) -> Vec<String> {
     if !value.is_empty() && value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
         return Vec::new();

@@ -365,16 +365,8 @@ mod tests {
         assert_eq!(
             all,
             [
-                "pods",
-                "replicationcontrollers",
-                "services",
-                "daemonsets",
-                "deployments",
-                "replicasets",
-                "statefulsets",
-                "horizontalpodautoscalers",
-                "cronjobs",
-                "jobs"
+                "pods", "replicationcontrollers", "services", "daemonsets", "deployments", "replicasets",
+                "statefulsets", "horizontalpodautoscalers", "cronjobs", "jobs"
             ]
         );
         assert!(builtin::of("autoscaling", "v1", "Scale").is_some());

@@ -279,23 +279,8 @@ fn is_kernel_place(path: &Path) -> bool {
 /// Mount points of the machine, and whether files are kept there.
 fn machine_mounts(mountinfo: &str) -> Vec<(PathBuf, bool)> {
     const NO_FILES: [&str; 17] = [
-        "autofs",
-        "binfmt_misc",
-        "bpf",
-        "cgroup",
-        "cgroup2",
-        "configfs",
-        "debugfs",
-        "devpts",
-        "efivarfs",
-        "fusectl",
-        "hugetlbfs",
-        "mqueue",
-        "nsfs",
-        "proc",
-        "rpc_pipefs",
-        "securityfs",
-        "sysfs",
+        "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "efivarfs", "fusectl",
+        "hugetlbfs", "mqueue", "nsfs", "proc", "rpc_pipefs", "securityfs", "sysfs",
     ];
     let mut mounts: Vec<(PathBuf, bool)> = Vec::new();
     for line in mountinfo.lines() {

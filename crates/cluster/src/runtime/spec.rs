@@ -335,17 +335,8 @@ pub struct LogFile {
 /// What containerd hides from containers that are not privileged.
 fn masked_paths_default() -> Vec<PathBuf> {
     let paths = [
-        "/proc/acpi",
-        "/proc/asound",
-        "/proc/interrupts",
-        "/proc/kcore",
-        "/proc/keys",
-        "/proc/latency_stats",
-        "/proc/sched_debug",
-        "/proc/scsi",
-        "/proc/timer_list",
-        "/proc/timer_stats",
-        "/sys/devices/virtual/powercap",
+        "/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
+        "/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats", "/sys/devices/virtual/powercap",
         "/sys/firmware",
     ];
     paths.map(PathBuf::from).to_vec()

@@ -4,7 +4,7 @@
 use super::number::number_text;
 use super::pattern;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 use volley_api::kube::time;
 
 /// Paths come from users and are evaluated for every row; `..` over a large object stops here.
@@ -343,14 +343,6 @@ impl Column {
             path: JsonPath::parse(path),
         }
     }
-
-    /// The entry of the table's `columnDefinitions`.
-    pub fn definition(&self) -> Value {
-        json!({
-            "name": self.name, "type": self.kind, "format": self.format,
-            "description": self.description, "priority": self.priority,
-        })
-    }
 }
 
 /// The columns of a CRD version: Name first, then its printer columns, or Age if it has none.
@@ -453,6 +445,7 @@ pub fn selectable_fields(version: &Value) -> Vec<SelectableField> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn first(object: &Value, path: &str) -> Value {
         let found =
@@ -538,12 +531,10 @@ mod tests {
             {"name": "State", "type": "string", "jsonPath": ".status.state", "priority": 1},
         ]});
         assert_eq!(names(&version), ["Name", "State"]);
-        assert_eq!(
-            columns(&version)[1].definition(),
-            json!({"name": "State", "type": "string", "format": "", "priority": 1,
-                "description": "Custom resource definition column (in JSONPath format): .status.state"})
-        );
-        assert_eq!(columns(&version)[0].definition()["format"], "name");
+        let [name, state] = columns(&version).try_into().expect("two columns");
+        assert_eq!((state.kind.as_str(), state.format.as_str(), state.priority), ("string", "", 1));
+        assert_eq!(state.description, "Custom resource definition column (in JSONPath format): .status.state");
+        assert_eq!(name.format, "name");
     }
 
     // K-CR-6

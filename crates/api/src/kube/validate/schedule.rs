@@ -171,15 +171,8 @@ mod tests {
     #[test]
     fn good_schedules_pass() {
         for schedule in [
-            "* * * * *",
-            "*/5 0-6 1,15 jan-MAR sun",
-            "0 0 1 1 ?",
-            "5/10 * * * *",
-            "@hourly",
-            "@every 1h30m",
-            "0 22 * * 1-5",
-            "TZ=Asia/Seoul 0 1 * * *",
-            "CRON_TZ=UTC @daily",
+            "* * * * *", "*/5 0-6 1,15 jan-MAR sun", "0 0 1 1 ?", "5/10 * * * *", "@hourly", "@every 1h30m",
+            "0 22 * * 1-5", "TZ=Asia/Seoul 0 1 * * *", "CRON_TZ=UTC @daily",
         ] {
             assert_eq!(check_schedule(schedule), Ok(()), "{schedule}");
         }
