@@ -7,7 +7,7 @@ use super::deeds::{Deeds, Launched, Note, Which};
 use super::keeper::Obtained;
 use super::pods::Entry;
 use super::record::Record;
-use super::{Handle, Parts, paths};
+use super::{Handle, Parts, about, paths};
 use crate::images::error::ImageError;
 use crate::runtime::client;
 use crate::runtime::wire;
@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use volley_api::kube::status::ApiError;
-use volley_plan::control::{Event, Target};
+use volley_plan::control::Event;
 use volley_plan::node::actions::{Action, pod_actions};
 use volley_plan::node::course::{Course, course};
 use volley_plan::node::probes::{record as record_probe, spec_of};
@@ -610,13 +610,7 @@ impl Worker {
         make(self);
         self.is_unsaved = true;
         for event in events::events(&before, &self.seen, &self.pod) {
-            let about = Target {
-                api_version: "v1".to_owned(),
-                kind: "Pod".to_owned(),
-                namespace: self.pod.metadata.namespace.clone(),
-                name: self.pod.metadata.name.clone().unwrap_or_default(),
-                uid: self.uid.clone(),
-            };
+            let about = about(&self.pod);
             let (kind, reason, message) = (event.kind, event.reason, event.message);
             let field_path = event.field_path;
             self.parts.reporter.report(Event { kind, reason, message, about, component: "kubelet", field_path });
