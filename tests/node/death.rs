@@ -97,6 +97,18 @@ fn running_pods_outlive_thirty_deaths_of_volley() {
 }
 
 #[test]
+fn a_volley_that_is_asked_to_end_leaves_its_pods() {
+    let mut world = World::start(&[]);
+    world.create(&pod("stays", "echo up; exec sleep 1000"));
+    let before = identity(&world.until_ready("stays"));
+    world.end("-TERM");
+    assert!(world.traces().processes().iter().any(|process| process.command == "sleep"));
+    world.up();
+    assert_eq!(identity(&world.until_ready("stays")), before);
+    assert_eq!(world.exec("stays", "echo well").stdout, "well\n");
+}
+
+#[test]
 fn an_end_that_nobody_saw_is_not_lost() {
     let mut world = World::start(&[]);
     let shared = world.folder.path().join("shared");

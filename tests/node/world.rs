@@ -113,9 +113,14 @@ impl World {
 
     /// SIGKILL to the server; pods go on without it.
     pub fn kill(&self) {
+        self.end("-9");
+    }
+
+    /// Sends the server a signal that ends it.
+    pub fn end(&self, signal: &str) {
         let pid = self.pid().to_string();
         self.note();
-        assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
         eventually("the process is gone", || (!Path::new("/proc").join(&pid).join("ns/mnt").exists()).then_some(()));
     }
 
@@ -353,7 +358,7 @@ impl Drop for World {
             eprintln!("the end of volley's log:\n{}", self.log());
         }
         if !self.is_down {
-            let output = finish(self.volley_command(&["down"]), "");
+            let output = finish(self.volley_command(&["down", "--grace", "0"]), "");
             assert!(is_failed || output.code == 0, "volley down: {}{}\n{}", output.stdout, output.stderr, self.log());
         }
         // The program itself may need a moment after it has said that it ends.

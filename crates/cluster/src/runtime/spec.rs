@@ -131,6 +131,9 @@ pub struct Container {
     pub stdin: bool,
     #[serde(default)]
     pub log: Option<LogFile>,
+    /// The name of a running container whose processes this one is to see; it ends with them.
+    #[serde(default)]
+    pub beside: Option<String>,
 }
 
 /// A process to run inside a container: its entry point, or one that is executed later.
@@ -194,6 +197,7 @@ impl Container {
             devices: Vec::new(),
             stdin: false,
             log: None,
+            beside: None,
         }
     }
 }
