@@ -3,9 +3,10 @@
 use super::pattern;
 use jiff::civil::Date;
 use regex::Regex;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::Ipv6Addr;
 use std::sync::LazyLock;
 use volley_api::kube::names;
+use volley_api::kube::time::parse_duration;
 
 /// One known format. Formats of numbers are not among them: the reference ignores those.
 #[derive(Debug)]
@@ -21,13 +22,13 @@ const fn row(name: &'static str, accepts: fn(&str) -> bool) -> Format {
 /// Names are compared without dashes, so `date-time` and `datetime` are one; texts use the name of the schema's row.
 static FORMATS: [Format; 18] = [
     row("byte", is_base64),
-    row("cidr", is_cidr),
+    row("cidr", |text| names::parse_network(text).is_some()),
     row("date", is_date),
     row("date-time", is_date_time),
     row("duration", is_duration),
     row("email", is_email),
     row("hostname", is_hostname),
-    row("ipv4", |text| text.contains('.') && (is_ipv4(text) || text.parse::<Ipv6Addr>().is_ok())),
+    row("ipv4", |text| text.contains('.') && names::parse_ip(text).is_some()),
     row("ipv6", |text| text.parse::<Ipv6Addr>().is_ok()),
     row("k8s-long-name", |text| names::dns_subdomain(text).is_empty()),
     row("k8s-short-name", |text| !text.contains('.') && text.len() <= 63 && names::dns_subdomain(text).is_empty()),
@@ -76,22 +77,6 @@ fn is_base64(text: &str) -> bool {
     !text.is_empty() && text.len().is_multiple_of(4) && padding <= 2 && body.bytes().all(is_symbol)
 }
 
-/// Leading zeros are tolerated, as they are in the reference.
-fn is_ipv4(text: &str) -> bool {
-    let trimmed = text.split('.').map(|part| {
-        let digits = part.trim_start_matches('0');
-        if digits.is_empty() && !part.is_empty() { "0" } else { digits }
-    });
-    trimmed.collect::<Vec<_>>().join(".").parse::<Ipv4Addr>().is_ok()
-}
-
-fn is_cidr(text: &str) -> bool {
-    let Some((address, length)) = text.split_once('/') else { return false };
-    let is_number = !length.is_empty() && length.bytes().all(|b| b.is_ascii_digit());
-    let Ok(length) = length.parse::<u32>() else { return false };
-    is_number && ((is_ipv4(address) && length <= 32) || (address.parse::<Ipv6Addr>().is_ok() && length <= 128))
-}
-
 fn is_date(text: &str) -> bool {
     let has_shape = text.len() == 10 && text.bytes().enumerate().all(|(at, b)| (b == b'-') == (at == 4 || at == 7));
     has_shape && text.parse::<Date>().is_ok()
@@ -106,27 +91,7 @@ fn is_date_time(text: &str) -> bool {
 
 /// Go durations (`1h30m`), or spoken ones (`2 days`).
 fn is_duration(text: &str) -> bool {
-    is_go_duration(text) || SPOKEN_DURATION.captures_iter(text).any(|found| is_spoken_unit(&found[2]))
-}
-
-pub(super) fn is_go_duration(text: &str) -> bool {
-    let body = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if body == "0" {
-        return true;
-    }
-    let mut rest = body;
-    while !rest.is_empty() {
-        let number_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let number = &rest[..number_end];
-        let is_number = number.bytes().any(|b| b.is_ascii_digit()) && number.matches('.').count() <= 1;
-        let unit_end = rest[number_end..].find(|c: char| c.is_ascii_digit() || c == '.').map(|at| at + number_end);
-        let unit = &rest[number_end..unit_end.unwrap_or(rest.len())];
-        if !is_number || !["ns", "us", "µs", "μs", "ms", "s", "m", "h"].contains(&unit) {
-            return false;
-        }
-        rest = &rest[unit_end.unwrap_or(rest.len())..];
-    }
-    !body.is_empty()
+    parse_duration(text).is_some() || SPOKEN_DURATION.captures_iter(text).any(|found| is_spoken_unit(&found[2]))
 }
 
 fn is_spoken_unit(unit: &str) -> bool {

@@ -1,35 +1,12 @@
 //! IP addresses and networks in text, judged as leniently as the reference judges them.
 
 use super::place::Place;
-use std::net::{IpAddr, Ipv4Addr};
-
-/// Reads an address; leading zeros in IPv4 are tolerated, as old objects have them.
-pub fn parse(text: &str) -> Option<IpAddr> {
-    if let Ok(address) = text.parse() {
-        return Some(address);
-    }
-    let octets: Vec<u8> = text.split('.').map(|octet| decimal(octet)?.try_into().ok()).collect::<Option<_>>()?;
-    let octets: [u8; 4] = octets.try_into().ok()?;
-    Some(Ipv4Addr::from(octets).into())
-}
-
-/// Digits only: no sign, no blank.
-fn decimal(text: &str) -> Option<u32> {
-    let digits = !text.is_empty() && text.len() <= 9 && text.bytes().all(|b| b.is_ascii_digit());
-    digits.then(|| text.parse().ok()).flatten()
-}
-
-/// Reads `address/bits`.
-pub fn parse_network(text: &str) -> Option<(IpAddr, u32)> {
-    let (address, bits) = text.split_once('/')?;
-    let address = parse(address)?;
-    let bits_max = if address.is_ipv4() { 32 } else { 128 };
-    decimal(bits).filter(|bits| *bits <= bits_max).map(|bits| (address, bits))
-}
+use crate::kube::names::{parse_ip, parse_network};
+use std::net::IpAddr;
 
 /// Whether the text is an address; notes if it is not.
 pub fn ip(address: &Place) -> bool {
-    let is_address = parse(address.text("")).is_some();
+    let is_address = parse_ip(address.text("")).is_some();
     let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
     address.invalid_if(!is_address, "", address.text(""), detail);
     is_address
@@ -49,7 +26,7 @@ fn is_pod_of_this_machine(address: IpAddr) -> bool {
 /// Addresses that traffic cannot be sent to from another machine.
 pub fn endpoint_ip(place: &Place) {
     let text = place.text("");
-    let Some(address) = parse(text) else { return place.invalid("", text, "must be a valid IP address") };
+    let Some(address) = parse_ip(text) else { return place.invalid("", text, "must be a valid IP address") };
     let (link_local, local_multicast) = match address {
         IpAddr::V4(v4) => (v4.is_link_local(), v4.octets()[..3] == [224, 0, 0]),
         IpAddr::V6(v6) => (v6.is_unicast_link_local(), v6.segments()[0] & 0xff0f == 0xff02),
@@ -83,10 +60,10 @@ mod tests {
     #[test]
     fn addresses_are_read_leniently() {
         for good in ["10.0.0.1", "010.0.0.1", "::1", "2001:db8::ffff"] {
-            assert!(parse(good).is_some(), "{good}");
+            assert!(parse_ip(good).is_some(), "{good}");
         }
         for bad in ["", "10.0.0", "10.0.0.256", "a.b.c.d", "10.0.0.+1", "1.2.3.4.5"] {
-            assert!(parse(bad).is_none(), "{bad}");
+            assert!(parse_ip(bad).is_none(), "{bad}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Endpoints and endpoint slices.
 
 use super::Rule;
-use super::address::{endpoint_ip, ip, parse};
+use super::address::{endpoint_ip, ip};
 use super::compare::same;
 use super::place::Place;
 use super::service::PROTOCOLS;
@@ -74,7 +74,7 @@ fn endpoint(endpoint: &Place, kind: &str) {
         if kind == "FQDN" {
             address.named("", names::dns_subdomain);
         } else if ip(&address) {
-            let is_other = parse(text).is_some_and(|parsed| parsed.is_ipv4() != (kind == "IPv4"));
+            let is_other = names::parse_ip(text).is_some_and(|parsed| parsed.is_ipv4() != (kind == "IPv4"));
             let is_wrong = matches!(kind, "IPv4" | "IPv6") && is_other;
             endpoint.invalid_if(is_wrong, "addresses", text, &format!("must be an {kind} address"));
             endpoint_ip(&address);

@@ -1,7 +1,6 @@
 //! Ingresses and ingress classes.
 
 use super::Rule;
-use super::address::parse;
 use super::job::domain_path;
 use super::place::Place;
 use crate::kube::names;
@@ -37,7 +36,7 @@ fn ingress(ingress: &Place) {
     }
     for rule in spec.items("rules") {
         let host = rule.text("host");
-        rule.wrong_if(parse(host).is_some(), "host", "must be a DNS name, not an IP address");
+        rule.wrong_if(names::parse_ip(host).is_some(), "host", "must be a DNS name, not an IP address");
         rule.named_unless_empty("host", host_name);
         if let Some(http) = rule.given("http") {
             http.needs(&["paths"]);

@@ -1,9 +1,10 @@
 //! Network policies: peers, ports and address blocks.
 
 use super::Rule;
-use super::address::{is_strict_subset, network, parse_network};
+use super::address::{is_strict_subset, network};
 use super::metadata::label_selector;
 use super::place::Place;
+use crate::kube::names;
 use serde_json::Value;
 
 pub(super) const RULES: &[Rule] = &[Rule::of("networking.k8s.io", "NetworkPolicy", network_policy)];
@@ -60,9 +61,9 @@ fn block(block: &Place) {
     if cidr.is_empty() {
         return block.required("cidr", "");
     }
-    let Some(outer) = parse_network(cidr) else { return network(&block.field("cidr"), cidr) };
+    let Some(outer) = names::parse_network(cidr) else { return network(&block.field("cidr"), cidr) };
     for except in block.items("except") {
-        let is_beyond = parse_network(except.text("")).is_some_and(|inner| !is_strict_subset(inner, outer));
+        let is_beyond = names::parse_network(except.text("")).is_some_and(|inner| !is_strict_subset(inner, outer));
         except.wrong_if(is_beyond, "", "must be a strict subset of `cidr`");
         network(&except, except.text(""));
     }
