@@ -95,7 +95,7 @@ fn gpus_are_counted_and_pods_adopted_without_root() {
     world.up();
     let after = world.until_ready("holds");
     assert_eq!((&container(&after)["containerID"], &container(&after)["restartCount"]), (&before, &json!(0)));
-    world.delete("holds", 0);
+    world.delete("holds", 1);
     world.until_phase("waits", "Succeeded");
 }
 

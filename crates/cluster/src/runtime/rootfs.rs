@@ -179,6 +179,9 @@ fn escaped(path: &Path) -> OsString {
     OsString::from_vec(bytes)
 }
 
+/// Entries of a folder that are shown one by one; each costs a mount at the start and at the end.
+const ENTRIES_MAX: usize = 256;
+
 /// The machine's file systems, each below a writable layer of its own.
 struct HostRoot<'a> {
     root: &'a Path,
@@ -206,7 +209,11 @@ impl HostRoot<'_> {
                 if error.raw_os_error() == Some(libc::EINVAL)
                     && self.mounts.iter().any(|(m, _)| m.starts_with(path)) =>
             {
-                self.compose_entries(path, &target, &scratch)
+                let count = fs::read_dir(path).map_or(0, Iterator::count);
+                if count <= ENTRIES_MAX {
+                    return self.compose_entries(path, &target, &scratch);
+                }
+                self.compose_crowded(path, &target, &scratch)
             }
             Err(error) if path == Path::new("/") => Err(error).context(what),
             Err(error) => match self.bind(path, &target) {
@@ -254,6 +261,24 @@ impl HostRoot<'_> {
                 shown?;
             }
         }
+        Ok(())
+    }
+
+    /// A folder with too many entries: one for everybody's temporary files is there but empty, others are read-only.
+    fn compose_crowded(&mut self, path: &Path, target: &Path, scratch: &Path) -> Result<(), Fault> {
+        let what = || format!("show the machine's {}", path.display());
+        let mode = fs::metadata(path).context(what)?.permissions().mode() & 0o7777;
+        let (how, shown) = if mode == 0o1777 {
+            let own = scratch.join("folder");
+            fs::create_dir_all(&own).context(what)?;
+            fs::set_permissions(&own, fs::Permissions::from_mode(mode)).context(what)?;
+            ("empty", sys::open_tree(None, &own).and_then(|tree| sys::move_mount(tree, target)))
+        } else {
+            ("read-only", self.bind(path, target))
+        };
+        shown.context(what)?;
+        let why = "it has many entries and mounts below it";
+        self.warnings.push(format!("the machine's {} is shown {how}: {why}", path.display()));
         Ok(())
     }
 
