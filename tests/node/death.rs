@@ -34,7 +34,7 @@ fn identities(world: &World) -> BTreeMap<String, (String, String, Value)> {
 /// The processes of the steady pods.
 fn sleepers(world: &World) -> BTreeSet<u32> {
     let is_steady =
-        |pid: &u32| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == b"sleep\0100000\0");
+        |pid: &u32| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == b"sleep\x00100000\x00");
     world.traces().processes().iter().map(|process| process.pid).filter(is_steady).collect()
 }
 
