@@ -3,66 +3,62 @@
 use super::defaults::job_spec as complete_job;
 use super::types::job_spec;
 use super::validate::check_spec;
-use crate::kube::defaults::{inner, section, set, set_zero};
+use crate::kube::defaults::rows::Fill::{Flag, Number, Text};
+use crate::kube::defaults::rows::{Row, fill_rows};
 use crate::kube::field::FieldError;
-use crate::kube::text;
-use crate::kube::validate::path::Path;
-use crate::kube::validate::read::{not_negative, optional_one_of, string};
+use crate::kube::validate::place::{Place, problems};
 use crate::kube::validate::schedule::{check_schedule, check_time_zone};
 use serde_json::Value;
 
 /// The name of each Job is the CronJob's, a dash and ten digits.
 const NAME_MAX: usize = 52;
+const ROWS: &[Row] = &[
+    ("spec.concurrencyPolicy", Text("Allow")),
+    ("spec.suspend", Flag(false)),
+    ("spec.successfulJobsHistoryLimit", Number(3)),
+    ("spec.failedJobsHistoryLimit", Number(1)),
+];
 
 /// Completes a new CronJob and the Job that it holds.
 pub fn complete(cron: &mut Value, scheduler: &str) {
-    let Some(spec) = section(cron, "spec") else { return };
-    set_zero(spec, "concurrencyPolicy", "Allow");
-    set(spec, "suspend", false);
-    set(spec, "successfulJobsHistoryLimit", 3);
-    set(spec, "failedJobsHistoryLimit", 1);
-    if let Some(job) = inner(spec, "jobTemplate").and_then(|template| inner(template, "spec")) {
+    fill_rows(cron, ROWS);
+    if let Some(job) = cron.pointer_mut("/spec/jobTemplate/spec") {
         complete_job(job, scheduler);
     }
 }
 
 /// Everything wrong with a CronJob, new or changed.
 pub fn check(cron: &Value) -> Vec<FieldError> {
-    let spec = &cron["spec"];
-    let path = Path::new("spec");
-    let mut errors = Vec::new();
-    let name = text(cron, "metadata.name");
-    if name.len() > NAME_MAX {
-        errors.push(FieldError::invalid("metadata.name", name, "must be no more than 52 characters"));
-    }
-    let schedule = string(spec, "schedule");
-    let mut refuse = |field: &str, value: &str, why: &str| {
-        errors.push(FieldError::invalid(path.field(field), value, why));
-    };
+    problems(cron, "", |cron| {
+        let is_long = cron.text("metadata.name").len() > NAME_MAX;
+        cron.wrong_if(is_long, "metadata.name", "must be no more than 52 characters");
+        let spec = cron.field("spec");
+        check_times(&spec);
+        spec.not_negative(&["startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"]);
+        spec.one_of_if_given("concurrencyPolicy", &["Allow", "Forbid", "Replace"]);
+        match job_spec(spec.get("jobTemplate")) {
+            // The Job's name is not known yet: the longest that it may have is judged above.
+            Ok(job) => check_spec(&job, "", &spec.field("jobTemplate.spec")),
+            Err(error) => spec.note(error),
+        }
+    })
+}
+
+fn check_times(spec: &Place) {
+    let schedule = spec.text("schedule");
     if schedule.contains("TZ") {
-        refuse("schedule", schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead");
+        spec.wrong("schedule", "cannot use TZ or CRON_TZ in schedule, use timeZone field instead");
     } else if schedule.is_empty() {
-        errors.push(FieldError::required(path.field("schedule"), ""));
+        spec.required("schedule", "");
     } else if let Err(why) = check_schedule(schedule) {
-        refuse("schedule", schedule, &why);
+        spec.wrong("schedule", &why);
     }
-    if let Some(zone) = spec["timeZone"].as_str() {
-        let verdict = if zone.eq_ignore_ascii_case("local") {
-            Err(format!("unknown time zone {zone}"))
-        } else {
-            check_time_zone(zone)
-        };
-        errors.extend(verdict.err().map(|why| FieldError::invalid(path.field("timeZone"), zone, &why)));
+    let Some(zone) = spec.get("timeZone").as_str() else { return };
+    if zone.eq_ignore_ascii_case("local") {
+        spec.wrong("timeZone", &format!("unknown time zone {zone}"));
+    } else if let Err(why) = check_time_zone(zone) {
+        spec.wrong("timeZone", &why);
     }
-    let numbers = ["startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"];
-    not_negative(&mut errors, spec, &path, &numbers);
-    optional_one_of(&mut errors, spec, &path, "concurrencyPolicy", &["Allow", "Forbid", "Replace"]);
-    match job_spec(&spec["jobTemplate"]) {
-        // The Job's name is not known yet: the longest that it may have is judged above.
-        Ok(job) => errors.extend(check_spec(&job, "", &Path::new("spec.jobTemplate.spec"))),
-        Err(error) => errors.push(error),
-    }
-    errors
 }
 
 #[cfg(test)]

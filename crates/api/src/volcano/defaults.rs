@@ -2,50 +2,59 @@
 //!
 //! Nothing that the user has set is changed, and filling in twice changes nothing the second time.
 
-use crate::kube::defaults::{inner, items, section, set, set_zero};
-use crate::kube::validate::read::{integer, list};
+use crate::kube::defaults::rows::Fill::{NotZero, Number, Text};
+use crate::kube::defaults::rows::{Row, fill_row, fill_rows, make_map, map_at};
+use crate::kube::{at, items_mut, text};
 use serde_json::{Value, json};
 
 /// Plugins that need others: the first is given the rest.
 const IMPLIED: [(&str, &[&str]); 4] =
     [("pytorch", &["svc"]), ("tensorflow", &["svc"]), ("mpi", &["svc", "ssh"]), ("ray", &["svc"])];
 
+const ROWS: &[Row] = &[("queue", Text("default")), ("maxRetry", NotZero(3)), ("tasks[].maxRetry", NotZero(3))];
+
 /// Completes a Job that is being created.
 pub fn job(job: &mut Value, scheduler: &str) {
-    if let Some(spec) = section(job, "spec") {
-        job_spec(spec, scheduler);
-    }
+    make_map(job, "spec");
+    job.get_mut("spec").into_iter().for_each(|spec| job_spec(spec, scheduler));
 }
 
 /// Completes a Job's spec, wherever it stands (a CronJob holds one too).
 pub fn job_spec(spec: &mut Value, scheduler: &str) {
-    set_zero(spec, "queue", "default");
-    set_zero(spec, "schedulerName", scheduler);
-    set_zero(spec, "maxRetry", 3);
-    for (index, task) in items(spec, "tasks").enumerate() {
+    if !spec.is_object() {
+        return;
+    }
+    fill_rows(spec, ROWS);
+    if text(spec, "schedulerName").is_empty() {
+        spec["schedulerName"] = json!(scheduler);
+    }
+    for (index, task) in items_mut(spec, "tasks").enumerate().filter(|(_, task)| task.is_object()) {
         complete_task(task, index);
     }
-    let required: i64 = list(spec, "tasks").iter().map(|task| integer(task, "minAvailable").unwrap_or(0)).sum();
-    set_zero(spec, "minAvailable", required);
+    let required: i64 = items_mut(spec, "tasks").map(|task| integer(task, "minAvailable")).sum();
+    fill_row(spec, "minAvailable", NotZero(required));
     for (plugin, others) in IMPLIED {
-        if spec["plugins"].get(plugin).is_some() {
-            others.iter().for_each(|other| set(&mut spec["plugins"], other, json!([])));
+        let Some(plugins) = map_at(spec, "plugins").filter(|plugins| plugins.contains_key(plugin)) else { continue };
+        for other in others {
+            plugins.entry(*other).or_insert(json!([]));
         }
     }
 }
 
 fn complete_task(task: &mut Value, index: usize) {
-    set_zero(task, "name", format!("default{index}"));
-    set_zero(task, "maxRetry", 3);
-    let replicas = integer(task, "replicas").unwrap_or(0);
-    let policy = &task["partitionPolicy"];
-    let partitions = integer(policy, "minPartitions").unwrap_or(0) * integer(policy, "partitionSize").unwrap_or(0);
-    set(task, "minAvailable", if partitions > 0 { partitions } else { replicas });
-    if let Some(spec) = inner(task, "template").and_then(|template| inner(template, "spec"))
-        && spec["hostNetwork"] == true
-    {
-        set_zero(spec, "dnsPolicy", "ClusterFirstWithHostNet");
+    if text(task, "name").is_empty() {
+        task["name"] = json!(format!("default{index}"));
     }
+    let replicas = integer(task, "replicas");
+    let partitions = integer(task, "partitionPolicy.minPartitions") * integer(task, "partitionPolicy.partitionSize");
+    fill_row(task, "minAvailable", Number(if partitions > 0 { partitions } else { replicas }));
+    if at(task, "template.spec.hostNetwork") == Some(&Value::Bool(true)) {
+        fill_row(task, "template.spec.dnsPolicy", Text("ClusterFirstWithHostNet"));
+    }
+}
+
+fn integer(object: &Value, path: &str) -> i64 {
+    at(object, path).and_then(Value::as_i64).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -68,8 +77,12 @@ mod tests {
             (&spec["queue"], &spec["schedulerName"], &spec["maxRetry"], &spec["minAvailable"]),
             (&json!("default"), &json!("volcano"), &json!(3), &json!(4))
         );
-        let tasks: Vec<_> =
-            list(&spec, "tasks").iter().map(|t| (&t["name"], &t["minAvailable"], &t["maxRetry"])).collect();
+        let tasks: Vec<_> = spec["tasks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|t| (&t["name"], &t["minAvailable"], &t["maxRetry"]))
+            .collect();
         let (two, zero, three) = (json!(2), json!(0), json!(3));
         assert_eq!(
             tasks,
@@ -86,6 +99,15 @@ mod tests {
         assert_eq!(policy(json!({"spec": {"hostNetwork": true}})), "ClusterFirstWithHostNet");
         assert_eq!(policy(json!({"spec": {"hostNetwork": true, "dnsPolicy": "None"}})), "None");
         assert_eq!(policy(json!({"spec": {}})), Value::Null);
+    }
+
+    #[test]
+    fn what_is_no_job_at_all_is_left_for_the_checks() {
+        for broken in [json!(3), json!("x"), json!({"tasks": 1}), json!({"tasks": [null, 1]}), json!({"plugins": []})] {
+            let mut object = json!({ "spec": broken });
+            job(&mut object, "volcano");
+            assert_eq!(object["spec"]["tasks"], broken["tasks"]);
+        }
     }
 
     // ADM-7, PT-1

@@ -3,25 +3,18 @@
 use super::queue;
 use super::validate::check_topology;
 use crate::kube::field::FieldError;
-use crate::kube::validate::path::Path;
-use crate::kube::validate::read::list;
+use crate::kube::validate::place::problems;
 use serde_json::Value;
 
 /// Everything wrong with a PodGroup that is being created, given all queues.
 pub fn group_create(group: &Value, queues: &[Value]) -> Vec<FieldError> {
-    let spec = &group["spec"];
-    let path = Path::new("spec");
-    let mut errors = Vec::new();
-    check_topology(&mut errors, spec.get("networkTopology"), &path.field("networkTopology"));
-    let policies = path.field("subGroupPolicy");
-    for (index, policy) in list(spec, "subGroupPolicy").iter().enumerate() {
-        let path = policies.index(index);
-        check_topology(&mut errors, policy.get("networkTopology"), &path.field("networkTopology"));
-    }
-    if let Some(name) = spec["queue"].as_str().filter(|name| !name.is_empty()) {
-        errors.extend(queue::is_open(name, queues).err());
-    }
-    errors
+    problems(&group["spec"], "spec", |spec| {
+        check_topology(&spec.field("networkTopology"));
+        spec.items("subGroupPolicy").for_each(|policy| check_topology(&policy.field("networkTopology")));
+        if !spec.text("queue").is_empty() {
+            queue::is_open(spec.text("queue"), queues).err().into_iter().for_each(|error| spec.note(error));
+        }
+    })
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! Lifecycle policies: which events and actions there are, and what is refused in a list of them (ADM-12 to ADM-16).
 
 use super::types::Policy;
-use crate::kube::field::FieldError;
 use crate::kube::time::parse_duration;
-use crate::kube::validate::path::Path;
+use crate::kube::validate::place::Place;
 use std::collections::BTreeSet;
 
 pub const ANY: &str = "*";
@@ -12,76 +11,62 @@ pub const EVENTS: [&str; 8] =
     [ANY, "PodPending", "PodFailed", "PodEvicted", "Unknown", "TaskCompleted", "TaskFailed", "JobUpdated"];
 /// The actions that a policy may name.
 pub const ACTIONS: [&str; 8] = [
-    "AbortJob",
-    "RestartJob",
-    "RestartTask",
-    "RestartPod",
-    "RestartPartition",
-    "TerminateJob",
-    "CompleteJob",
+    "AbortJob", "RestartJob", "RestartTask", "RestartPod", "RestartPartition", "TerminateJob", "CompleteJob",
     "ResumeJob",
 ];
 
-pub fn check(errors: &mut Vec<FieldError>, policies: &[Policy], path: &Path) {
+/// Notes what is wrong with the policies of a Job or a task; `owner` is where the list stands.
+pub fn check(policies: &[Policy], owner: &Place) {
     let mut events = BTreeSet::new();
     let mut codes = BTreeSet::new();
-    for (index, policy) in policies.iter().enumerate() {
-        let path = path.index(index);
-        check_one(errors, policy, &path);
+    for (policy, place) in policies.iter().zip(owner.items("policies")) {
+        check_one(policy, &place);
         let named: BTreeSet<&str> = policy.events().collect();
         for event in named {
-            if !events.insert(event) {
-                let detail = format!("duplicate event {event}  across different policy");
-                errors.push(FieldError::invalid(path.field("event"), event, &detail));
-            }
+            let detail = format!("duplicate event {event}  across different policy");
+            place.invalid_if(!events.insert(event), "event", event, &detail);
         }
         if let Some(code) = policy.exit_code.filter(|code| !codes.insert(*code)) {
-            errors.push(FieldError::invalid(path.field("exitCode"), code, &format!("duplicate exitCode {code}")));
+            place.invalid("exitCode", code, &format!("duplicate exitCode {code}"));
         }
     }
-    if events.contains(ANY) && events.len() > 1 {
-        errors.push(FieldError::invalid(path, ANY, "if there's * here, no other policy should be here"));
-    }
+    let is_mixed = events.contains(ANY) && events.len() > 1;
+    owner.invalid_if(is_mixed, "policies", ANY, "if there's * here, no other policy should be here");
 }
 
-fn check_one(errors: &mut Vec<FieldError>, policy: &Policy, path: &Path) {
+fn check_one(policy: &Policy, place: &Place) {
     let names_event = policy.events().next().is_some();
     match (names_event, policy.exit_code) {
-        (true, Some(code)) => {
-            let detail = "must not specify event and exitCode simultaneously";
-            errors.push(FieldError::invalid(path.field("exitCode"), code, detail));
-        }
-        (false, None) => errors.push(FieldError::required(path, "either event and exitCode should be specified")),
-        (false, Some(0)) => {
-            errors.push(FieldError::invalid(path.field("exitCode"), 0, "0 is not a valid error code"));
-        }
+        (true, Some(code)) => place.invalid("exitCode", code, "must not specify event and exitCode simultaneously"),
+        (false, None) => place.required("", "either event and exitCode should be specified"),
+        (false, Some(0)) => place.invalid("exitCode", 0, "0 is not a valid error code"),
         (true, None) | (false, Some(_)) => {}
     }
     for event in policy.events().filter(|event| !EVENTS.contains(event)) {
         let detail = format!("invalid policy event; valid events are {}", EVENTS.join(", "));
-        errors.push(FieldError::invalid(path.field("event"), event, &detail));
+        place.invalid("event", event, &detail);
     }
     if !ACTIONS.contains(&&*policy.action) {
         let detail = format!("invalid policy action; valid actions are {}", ACTIONS.join(", "));
-        errors.push(FieldError::invalid(path.field("action"), &*policy.action, &detail));
+        place.invalid("action", &*policy.action, &detail);
     }
     if let Some(text) = policy.timeout.as_deref().filter(|text| parse_duration(text).is_none()) {
-        errors.push(FieldError::invalid(path.field("timeout"), text, "must be a duration such as 10s or 1h30m"));
+        place.invalid("timeout", text, "must be a duration such as 10s or 1h30m");
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kube::validate::place::problems;
     use serde_json::{Value, json};
 
     // ADM-12, ADM-13, ADM-14, ADM-15, ADM-16, ADM-17, API-10
     #[test]
     fn policies_are_checked_one_by_one_and_together() {
         let check = |list: Value, expected: &[&str]| {
-            let policies: Vec<Policy> = serde_json::from_value(list).unwrap();
-            let mut errors = Vec::new();
-            check(&mut errors, &policies, &Path::new("p"));
+            let policies: Vec<Policy> = serde_json::from_value(list.clone()).unwrap();
+            let errors = problems(&json!({ "policies": list }), "", |owner| check(&policies, owner));
             let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
             assert_eq!(texts.len(), expected.len(), "{texts:?}");
             for (text, start) in texts.iter().zip(expected) {
@@ -97,38 +82,38 @@ mod tests {
         );
         check(
             json!([{"action": "AbortJob"}]),
-            &["p[0]: Required value: either event and exitCode should be specified"],
+            &["policies[0]: Required value: either event and exitCode should be specified"],
         );
         check(
             json!([{"event": "*", "exitCode": 1, "action": "AbortJob"}]),
-            &["p[0].exitCode: Invalid value: 1: must not specify event and exitCode simultaneously"],
+            &["policies[0].exitCode: Invalid value: 1: must not specify event and exitCode simultaneously"],
         );
         check(
             json!([{"event": "OutOfSync", "action": "AbortJob"}]),
-            &[r#"p[0].event: Invalid value: "OutOfSync": invalid policy event"#],
+            &[r#"policies[0].event: Invalid value: "OutOfSync": invalid policy event"#],
         );
-        check(json!([{"event": "PodRunning", "action": "AbortJob"}]), &["p[0].event"]);
+        check(json!([{"event": "PodRunning", "action": "AbortJob"}]), &["policies[0].event"]);
         check(
             json!([{"event": "*", "action": "SyncJob"}]),
-            &[r#"p[0].action: Invalid value: "SyncJob": invalid policy action"#],
+            &[r#"policies[0].action: Invalid value: "SyncJob": invalid policy action"#],
         );
-        check(json!([{"exitCode": 1, "action": ""}]), &["p[0].action"]);
+        check(json!([{"exitCode": 1, "action": ""}]), &["policies[0].action"]);
         check(
             json!([{"event": "PodFailed", "action": "AbortJob"}, {"events": ["PodFailed"], "action": "AbortJob"}]),
-            &[r#"p[1].event: Invalid value: "PodFailed": duplicate event PodFailed  across different policy"#],
+            &[r#"policies[1].event: Invalid value: "PodFailed": duplicate event PodFailed  across different policy"#],
         );
         check(
             json!([{"event": "*", "action": "AbortJob"}, {"event": "PodFailed", "action": "AbortJob"}]),
-            &[r#"p: Invalid value: "*": if there's * here, no other policy should be here"#],
+            &[r#"policies: Invalid value: "*": if there's * here, no other policy should be here"#],
         );
         check(
             json!([{"exitCode": 0, "action": "AbortJob"}]),
-            &["p[0].exitCode: Invalid value: 0: 0 is not a valid error code"],
+            &["policies[0].exitCode: Invalid value: 0: 0 is not a valid error code"],
         );
         check(
             json!([{"exitCode": 7, "action": "AbortJob"}, {"exitCode": 7, "action": "RestartJob"}]),
-            &["p[1].exitCode: Invalid value: 7: duplicate exitCode 7"],
+            &["policies[1].exitCode: Invalid value: 7: duplicate exitCode 7"],
         );
-        check(json!([{"event": "*", "action": "AbortJob", "timeout": "soon"}]), &["p[0].timeout"]);
+        check(json!([{"event": "*", "action": "AbortJob", "timeout": "soon"}]), &["policies[0].timeout"]);
     }
 }

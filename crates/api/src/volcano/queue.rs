@@ -3,10 +3,10 @@
 //! `queues` are all queues as they are stored; a change is judged in the tree that it would make.
 
 use super::keys;
-use crate::kube::defaults::{inner, section, set, set_zero};
+use crate::kube::defaults::rows::Fill::{Flag, NotZero};
+use crate::kube::defaults::rows::fill_rows;
 use crate::kube::field::FieldError;
 use crate::kube::quantity::Quantity;
-use crate::kube::validate::read::{entries, integer};
 use crate::kube::{at, text};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -19,11 +19,8 @@ type Amounts = BTreeMap<String, Quantity>;
 
 /// Completes a new queue (ADM-40).
 pub fn complete(queue: &mut Value) {
-    if let Some(spec) = section(queue, "spec") {
-        set(spec, "reclaimable", true);
-        set_zero(spec, "weight", 1);
-    }
-    let Some(annotations) = inner(queue, "metadata").and_then(|metadata| inner(metadata, "annotations")) else {
+    fill_rows(queue, &[("spec.reclaimable", Flag(true)), ("spec.weight", NotZero(1))]);
+    let Some(annotations) = queue.pointer_mut("/metadata/annotations").filter(|marks| marks.is_object()) else {
         return;
     };
     let path = annotations[keys::HIERARCHY].as_str().unwrap_or_default();
@@ -87,7 +84,7 @@ pub fn check(queue: &Value, old: Option<&Value>, queues: &[Value]) -> Vec<FieldE
     if !matches!(state, "" | "Open" | "Closed") && !is_states_own {
         errors.push(FieldError::invalid("status.state", state, "queue state must be in [Open Closed]"));
     }
-    if let Some(weight) = integer(spec, "weight").filter(|weight| *weight < 1) {
+    if let Some(weight) = spec["weight"].as_i64().filter(|weight| *weight < 1) {
         errors.push(FieldError::invalid("spec.weight", weight, "queue weight must be a positive integer"));
     }
     for list in ["capability", "deserved", "guarantee.resource"] {
@@ -266,13 +263,12 @@ pub fn check_delete(name: &str, queues: &[Value]) -> Result<(), String> {
 }
 
 fn amounts(queue: &Value, list: &str) -> Amounts {
-    let list = at(&queue["spec"], list).cloned().unwrap_or_default();
-    let wrapped = serde_json::json!({ "list": list });
+    let entries = at(&queue["spec"], list).and_then(Value::as_object).into_iter().flatten();
     let read = |value: &Value| match value {
         Value::String(text) => Quantity::parse(text).ok(),
         other => Quantity::parse(&other.to_string()).ok(),
     };
-    entries(&wrapped, "list").filter_map(|(name, value)| Some((name.to_owned(), read(value)?))).collect()
+    entries.filter_map(|(name, value)| Some((name.clone(), read(value)?))).collect()
 }
 
 #[cfg(test)]

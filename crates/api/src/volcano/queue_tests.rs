@@ -1,3 +1,5 @@
+//! Cases of what is filled into queues and refused in them.
+
 use super::*;
 use serde_json::json;
 

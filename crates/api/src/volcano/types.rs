@@ -153,9 +153,9 @@ pub fn job_spec(job: &Value) -> Result<JobSpec, FieldError> {
     Ok(spec)
 }
 
-/// The status of a Job; one that cannot be read counts as none.
-pub fn job_status(job: &Value) -> JobStatus {
-    read(&job["status"]).unwrap_or_default()
+/// The status of a Job; an error when a field has the wrong type, which the schema refuses before.
+pub fn job_status(job: &Value) -> Result<JobStatus, FieldError> {
+    read(&job["status"]).map_err(|error| FieldError::invalid("status", Value::Null, &error.to_string()))
 }
 
 fn read<T: Default + serde::de::DeserializeOwned>(value: &Value) -> Result<T, serde_json::Error> {
@@ -192,6 +192,11 @@ impl Task {
     pub fn required(&self) -> i32 {
         let partitions = self.partition_policy.as_ref().map_or(0, |p| p.min_partitions * p.partition_size);
         self.min_available.unwrap_or(if partitions > 0 { partitions } else { self.replicas })
+    }
+
+    /// Whether its partitions, if it has any, are all of its replicas.
+    pub fn is_filled(&self) -> bool {
+        self.partition_policy.as_ref().is_none_or(|p| p.total_partitions * p.partition_size == self.replicas)
     }
 
     /// Which partition the replica is in, if the task is cut into such.

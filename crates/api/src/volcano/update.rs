@@ -1,12 +1,12 @@
 //! What may change in a Job (ADM-30 to ADM-32): how many, how important, and nothing else of its spec.
 
 use super::types::job_spec;
-use super::validate::check_numbers;
-use crate::kube::defaults::items;
+use super::validate::{UNFILLED, check_numbers};
 use crate::kube::field::FieldError;
-use crate::kube::validate::path::Path;
-use crate::kube::validate::read::list;
+use crate::kube::items_mut;
+use crate::kube::validate::place::{Place, problems};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 const FIXED: &str = "job updates may not change fields other than `minAvailable`, `tasks[*].replicas`, `tasks[*].minAvailable`, `priorityClassName` under spec";
 
@@ -16,26 +16,25 @@ pub fn job_update(new: &Value, old: &Value) -> Vec<FieldError> {
         Ok(spec) => spec,
         Err(error) => return vec![error],
     };
-    let mut errors = Vec::new();
-    check_numbers(&mut errors, &spec, &Path::new("spec"));
-    for (index, task) in spec.tasks.iter().enumerate() {
-        let partitions = task.partition_policy.as_ref().map(|p| p.total_partitions * p.partition_size);
-        if partitions.is_some_and(|pods| pods != task.replicas) {
-            let detail = "'replicas' must be equal to 'totalPartitions' * 'partitionSize'";
-            errors.push(FieldError::invalid(format!("spec.tasks[{index}].replicas"), task.replicas, detail));
+    problems(&new["spec"], "spec", |place| {
+        check_numbers(&spec, place);
+        for (task, place) in spec.tasks.iter().zip(place.items("tasks")) {
+            place.invalid_if(!task.is_filled(), "replicas", task.replicas, UNFILLED);
         }
+        check_fixed(place, &old["spec"]);
+    })
+}
+
+fn check_fixed(place: &Place, old: &Value) {
+    let tasks = old["tasks"].as_array().map_or(0, Vec::len);
+    if place.list("tasks").len() != tasks {
+        place.forbidden("tasks", "job updates may not add or remove tasks");
+        return;
     }
-    if list(&new["spec"], "tasks").len() != list(&old["spec"], "tasks").len() {
-        errors.push(FieldError::forbidden("spec.tasks", "job updates may not add or remove tasks"));
-    } else {
-        let (new, old) = (fixed_part(&new["spec"]), fixed_part(&old["spec"]));
-        let keys = new.as_object().into_iter().chain(old.as_object()).flat_map(|map| map.keys());
-        let mut changed: Vec<&String> = keys.filter(|key| new.get(key) != old.get(key)).collect();
-        changed.sort();
-        changed.dedup();
-        errors.extend(changed.iter().map(|key| FieldError::forbidden(format!("spec.{key}"), FIXED)));
-    }
-    errors
+    let (new, old) = (fixed_part(place.value), fixed_part(old));
+    let keys = new.as_object().into_iter().chain(old.as_object()).flat_map(|map| map.keys());
+    let changed: BTreeSet<&String> = keys.filter(|key| new.get(key) != old.get(key)).collect();
+    changed.iter().for_each(|key| place.forbidden(key, FIXED));
 }
 
 /// The spec without what may change and without what means the same as nothing.
@@ -47,8 +46,8 @@ fn fixed_part(spec: &Value) -> Value {
         }
     };
     drop(&mut spec, &["minAvailable", "priorityClassName"]);
-    items(&mut spec, "tasks").for_each(|task| drop(task, &["replicas", "minAvailable"]));
-    for volume in items(&mut spec, "volumes").filter(|volume| !volume["volumeClaim"].is_null()) {
+    items_mut(&mut spec, "tasks").for_each(|task| drop(task, &["replicas", "minAvailable"]));
+    for volume in items_mut(&mut spec, "volumes").filter(|volume| !volume["volumeClaim"].is_null()) {
         drop(volume, &["volumeClaimName"]);
     }
     without_empty(&mut spec);

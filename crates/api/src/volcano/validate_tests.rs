@@ -1,3 +1,5 @@
+//! Cases of what is refused in a new Job, one rule or a few each.
+
 use super::*;
 use crate::volcano::defaults;
 use crate::volcano::queue::takes_jobs;

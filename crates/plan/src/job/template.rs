@@ -28,11 +28,11 @@ pub fn set_mark(object: &mut Value, map: &str, key: &str, value: impl Into<Strin
 }
 
 pub fn containers(pod: &mut Value) -> impl Iterator<Item = &mut Value> {
-    items_mut(pod, "spec.containers")
+    items_mut(pod, "spec.containers").filter(|container| container.is_object())
 }
 
 pub fn init_containers(pod: &mut Value) -> impl Iterator<Item = &mut Value> {
-    items_mut(pod, "spec.initContainers")
+    items_mut(pod, "spec.initContainers").filter(|container| container.is_object())
 }
 
 /// Calls `edit` on every container, init containers first.

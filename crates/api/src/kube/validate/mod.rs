@@ -6,7 +6,7 @@
 pub mod place;
 mod compare;
 pub mod metadata;
-mod pod;
+pub mod pod;
 mod pod_affinity;
 mod pod_container;
 mod pod_env;
@@ -18,7 +18,7 @@ mod pod_volumes;
 mod job;
 mod job_policy;
 mod cron_job;
-mod schedule;
+pub mod schedule;
 mod workloads;
 mod rollout;
 mod service;

@@ -47,7 +47,7 @@ fn pod_create(pod: &Place) {
 }
 
 /// A pod template; its labels are reported directly under it, as the reference does.
-pub(super) fn pod_template(template: &Place) {
+pub fn pod_template(template: &Place) {
     let spec = template.field("spec");
     labels(&template.stand_in("labels", template.get("metadata.labels")));
     let notes = template.stand_in("annotations", template.get("metadata.annotations"));

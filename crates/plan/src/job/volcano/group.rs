@@ -8,7 +8,7 @@ use crate::control::{Action, Plan, difference};
 use crate::job::head::target_of;
 use crate::job::template::set_mark;
 use serde_json::{Map, Value, json};
-use volley_api::kube::defaults::pod::pod_spec;
+use volley_api::kube::defaults::fill;
 use volley_api::kube::quantity::Quantity;
 use volley_api::kube::{at, text};
 use volley_api::volcano::types::Task;
@@ -155,9 +155,7 @@ pub fn add_pods(total: &mut Usage, template: &Value, count: i32) {
         return;
     }
     let mut pod = json!({ "spec": template["spec"] });
-    if pod["spec"].is_object() {
-        pod_spec(&mut pod["spec"], false);
-    }
+    fill("", "Pod", &mut pod);
     let mut one = usage("", "pods", &pod);
     let devices = one.iter().filter_map(|(name, amount)| Some((name.strip_prefix("requests.")?.to_owned(), *amount)));
     for (name, amount) in devices.collect::<Vec<_>>() {

@@ -29,14 +29,16 @@ pub mod failure;
 mod tests;
 
 use crate::control::{Action, Plan, Propagation};
-use crate::job::head::{Head, target_of};
+use crate::job::head::target_of;
+use decide::Decision;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use phase::Phase;
+use phase::{Deed, Phase};
 use round::Round;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use volley_api::kube::items_mut;
+use volley_api::kube::field::FieldError;
+use volley_api::kube::{items_mut, text};
 use volley_api::volcano::types::JobSpec;
 use volley_api::volcano::{defaults, types, validate};
 
@@ -79,9 +81,22 @@ impl Default for Settings {
 }
 
 pub fn plan(seen: &Observed, settings: &Settings, now: Timestamp) -> Plan {
+    plan_for(seen, settings, now, None)
+}
+
+/// What to do when the plans of a Job have failed `TRIES_MAX` times for a reason that will not go away: end it (CTL-3).
+///
+/// The shell tells such reasons by `failure::is_permanent`; a server that is merely busy is no reason to give up.
+pub fn give_up(seen: &Observed, settings: &Settings, now: Timestamp, error: &str) -> Plan {
+    let message = format!("retry limit reached: {error}");
+    let (reason, deed) = ("RetryLimitReached".to_owned(), Deed::TerminateJob);
+    let decision = Decision { deed, victims: None, reason, message, command: None };
+    plan_for(seen, settings, now, Some(decision))
+}
+
+fn plan_for(seen: &Observed, settings: &Settings, now: Timestamp, forced: Option<Decision>) -> Plan {
     let mut plan = Plan::default();
-    let head = Head::of(seen.job);
-    if head.is_being_deleted {
+    if !text(seen.job, "metadata.deletionTimestamp").is_empty() {
         // The garbage collector takes away what the Job owns (CTL-4).
         return plan;
     }
@@ -91,31 +106,26 @@ pub fn plan(seen: &Observed, settings: &Settings, now: Timestamp) -> Plan {
         Ok(spec) => (spec, None),
         Err(error) => (JobSpec::default(), Some(error)),
     };
-    let mut round = Round::new(seen, settings, now, head, spec);
+    // To go on from a status that cannot be read would be to begin anew.
+    let Ok(status) = types::job_status(&job) else {
+        return plan;
+    };
+    let mut round = Round::new(seen, settings, now, spec, status);
     let Some(phase) = Phase::read(&round.old.state.phase) else {
         round.enter(Phase::Pending);
         round.write(&mut plan);
         return plan;
     };
     // A Job that has pods was judged before it got them; on a cluster without our admission this is its only check.
-    if phase == Phase::Pending && round.members.own.is_empty() {
-        // A claim that we have named ourselves has a name and a spec, which a user may not give both.
-        for volume in items_mut(&mut job, "spec.volumes").filter(|volume| !volume["volumeClaim"].is_null()) {
-            volume["volumeClaimName"] = Value::Null;
-        }
-        let problems = unreadable.map_or_else(|| validate::job_create(&job), |error| vec![error]);
-        if !problems.is_empty() {
-            let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            round.wait(&mut plan, "InvalidSpec", texts.join("; "));
-            round.write(&mut plan);
-            return plan;
-        }
+    if phase == Phase::Pending && round.members.own.is_empty() && !is_sound(&mut round, &mut job, unreadable, &mut plan)
+    {
+        return plan;
     }
     settle::forget_served_commands(&mut round, &mut plan);
     if !phase.is_final() {
         round.observe();
     }
-    let decision = decide::decide(&mut round, phase, &mut plan);
+    let decision = forced.filter(|_| phase.heeds_events()).or_else(|| decide::decide(&mut round, phase, &mut plan));
     if round.must_write_first {
         round.write(&mut plan);
         return plan;
@@ -125,6 +135,22 @@ pub fn plan(seen: &Observed, settings: &Settings, now: Timestamp) -> Plan {
         None => settle::settle(&mut round, phase, &mut plan),
     }
     plan
+}
+
+/// Whether the Job is one that could have been admitted; if not, its status says why.
+fn is_sound(round: &mut Round, job: &mut Value, unreadable: Option<FieldError>, plan: &mut Plan) -> bool {
+    // A claim that we have named ourselves has a name and a spec, which a user may not give both.
+    for volume in items_mut(job, "spec.volumes").filter(|volume| !volume["volumeClaim"].is_null()) {
+        volume["volumeClaimName"] = Value::Null;
+    }
+    let problems = unreadable.map_or_else(|| validate::job_create(job), |error| vec![error]);
+    if problems.is_empty() {
+        return true;
+    }
+    let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    round.wait(plan, "InvalidSpec", texts.join("; "));
+    round.write(plan);
+    false
 }
 
 /// Whether the Job needs an SSH key pair that `Observed::key` must hold.

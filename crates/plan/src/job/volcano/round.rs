@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use volley_api::kube::time;
 use volley_api::volcano::keys;
-use volley_api::volcano::types::{Condition, JobSpec, JobStatus, TaskCount, job_status};
+use volley_api::volcano::types::{Condition, JobSpec, JobStatus, TaskCount};
 
 pub const COMPONENT: &str = "vc-controller-manager";
 const SLOT: SlotKeys = SlotKeys { task: keys::TASK, index: keys::INDEX };
@@ -42,8 +42,8 @@ pub struct Round<'a> {
 }
 
 impl<'a> Round<'a> {
-    pub fn new(seen: &'a Observed, settings: &'a Settings, now: Timestamp, head: Head, spec: JobSpec) -> Self {
-        let old = job_status(seen.job);
+    pub fn new(seen: &'a Observed, settings: &'a Settings, now: Timestamp, spec: JobSpec, old: JobStatus) -> Self {
+        let head = Head::of(seen.job);
         let mut status = old.clone();
         status.min_available = spec.min_available;
         Round {

@@ -83,6 +83,20 @@ fn a_job_that_no_admission_has_seen_is_completed_in_memory_and_judged_on_its_sta
     assert_eq!(cluster.phase(), "Running");
 }
 
+// CTL-3
+#[test]
+fn a_job_whose_pods_are_refused_for_good_is_ended() {
+    let mut cluster = Cluster::new(gang());
+    cluster.settle();
+    cluster.admit();
+    let plan = cluster.plan_or_give_up(Some("pods is forbidden"));
+    cluster.apply(&plan);
+    assert_eq!(cluster.events("ExecuteAction"), ["Start to execute action TerminateJob"]);
+    cluster.go_on();
+    assert_eq!(cluster.phases, ["Pending", "Terminating", "Terminated"]);
+    assert_eq!(cluster.status()["state"]["message"], "retry limit reached: pods is forbidden");
+}
+
 /// What the table says, as text.
 fn cell(phase: Phase, deed: Deed, is_strict: bool) -> String {
     match step(phase, deed, is_strict) {

@@ -1,6 +1,6 @@
 //! A pretend cluster for tests: one Volcano Job, a scheduler that admits and runs its pods, and crashes on request.
 
-use super::super::{Observed, Settings, SshKey, plan, wants_key};
+use super::super::{Observed, Settings, SshKey, give_up, plan, wants_key};
 use crate::control::world::World;
 use crate::control::{Action, Plan};
 use k8s_openapi::api::core::v1::Pod;
@@ -88,6 +88,10 @@ impl Cluster {
     }
 
     pub fn plan(&self) -> Plan {
+        self.plan_or_give_up(None)
+    }
+
+    pub fn plan_or_give_up(&self, error: Option<&str>) -> Plan {
         let pods: Vec<Pod> = self.world.list();
         let kinds = ["Service", "ConfigMap", "Secret", "NetworkPolicy", "PodGroup", "PersistentVolumeClaim"];
         let objects: Vec<Value> = kinds.iter().flat_map(|kind| self.world.of_kind(kind)).collect();
@@ -104,7 +108,10 @@ impl Cluster {
             priorities: &self.priorities,
             key,
         };
-        plan(&seen, &self.settings, self.world.now())
+        match error {
+            Some(error) => give_up(&seen, &self.settings, self.world.now(), error),
+            None => plan(&seen, &self.settings, self.world.now()),
+        }
     }
 
     pub fn apply(&mut self, plan: &Plan) {
