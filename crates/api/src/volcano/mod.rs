@@ -6,6 +6,7 @@
 pub mod arguments;
 pub mod cron;
 pub mod defaults;
+pub mod definition;
 pub mod group;
 pub mod kinds;
 pub mod policies;

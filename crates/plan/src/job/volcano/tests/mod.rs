@@ -1,6 +1,7 @@
 //! Cases of the Volcano Job's life, one rule or a few each, on a pretend cluster; and the laws that hold for all.
 
 mod commands;
+mod definitions;
 mod groups;
 mod laws;
 mod life;

@@ -1,0 +1,193 @@
+//! The CustomResourceDefinitions of Volcano's kinds: they take what the reference's take, and print the same columns.
+//!
+//! Fields are written in a small notation, `name:type`, one line per object. What a schema cannot say is said by
+//! `validate`, at admission or by the controller.
+
+use super::kinds::{KINDS, Kind};
+use serde_json::{Map, Value, json};
+
+/// Schemas of Kubernetes' own types that Volcano's objects hold.
+#[derive(Debug)]
+pub struct Parts<'a> {
+    /// `io.k8s.api.core.v1.PodTemplateSpec`.
+    pub template: &'a Value,
+    /// `io.k8s.api.core.v1.PersistentVolumeClaimSpec`.
+    pub claim: &'a Value,
+}
+
+const JOB: &str = "schedulerName:text63 minAvailable:count queue:text maxRetry:count ttlSecondsAfterFinished:count \
+    priorityClassName:text minSuccess:some runningEstimate:text";
+const TASK: &str = "name:text63 replicas:count minAvailable:count maxRetry:int32 topologyPolicy:numa";
+const POLICY: &str = "action:text event:text events:texts exitCode:int32 timeout:text";
+const TOPOLOGY: &str = "mode:mode highestTierAllowed:tier highestTierName:text";
+const PARTITIONS: &str = "totalPartitions:some partitionSize:some minPartitions:count";
+const JOB_STATUS: &str = "minAvailable:int32 pending:int32 running:int32 succeeded:int32 failed:int32 terminating:int32 \
+    unknown:int32 version:int32 retryCount:int32 runningDuration:text controlledResources:textmap";
+const STATE: &str = "phase:text reason:text message:text lastTransitionTime:time";
+const TARGET: &str = "apiVersion:text kind:text name:text uid:text controller:flag blockOwnerDeletion:flag";
+const CRON: &str = "schedule:text timeZone:text startingDeadlineSeconds:int64 concurrencyPolicy:text suspend:flag \
+    successfulJobsHistoryLimit:int32 failedJobsHistoryLimit:int32";
+const REFERENCE: &str =
+    "apiVersion:text kind:text name:text namespace:text uid:text resourceVersion:text fieldPath:text";
+const GROUP: &str = "minMember:int32 minTaskMember:countmap queue:text priorityClassName:text minResources:amounts";
+const SUB_GROUP: &str = "name:text subGroupSize:int32 minSubGroups:int32 matchLabelKeys:texts";
+const GROUP_CONDITION: &str =
+    "type:text status:text transitionID:text lastTransitionTime:time reason:text message:text";
+const GROUP_STATUS: &str = "phase:text running:int32 succeeded:int32 failed:int32";
+const QUEUE: &str = "weight:weight capability:amounts deserved:amounts reclaimable:flag parent:text priority:count type:text \
+    dequeueStrategy:dequeue";
+const QUEUE_STATUS: &str =
+    "state:text allocated:amounts pending:int32 running:int32 unknown:int32 inqueue:int32 completed:int32";
+
+/// The definitions, ready to be applied.
+pub fn definitions(parts: &Parts) -> Vec<Value> {
+    KINDS.iter().map(|kind| definition(kind, parts)).collect()
+}
+
+fn definition(row: &Kind, parts: &Parts) -> Value {
+    let column = |column: &super::kinds::Column| json!({ "name": column.name, "type": column.kind, "jsonPath": column.path, "priority": column.priority });
+    let mut version = json!({
+        "name": row.version, "served": true, "storage": true, "schema": { "openAPIV3Schema": root(row, parts) },
+    });
+    if !row.columns.is_empty() {
+        version["additionalPrinterColumns"] = row.columns.iter().map(column).collect();
+    }
+    if row.has_status {
+        version["subresources"] = json!({ "status": {} });
+    }
+    let mut names = json!({
+        "kind": row.kind, "listKind": format!("{}List", row.kind), "plural": row.plural,
+        "singular": row.kind.to_lowercase(),
+    });
+    if !row.short_names.is_empty() {
+        names["shortNames"] = json!(row.short_names);
+    }
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": { "name": format!("{}.{}", row.plural, row.group) },
+        "spec": {
+            "group": row.group, "names": names, "versions": [version],
+            "scope": if row.is_namespaced { "Namespaced" } else { "Cluster" },
+        },
+    })
+}
+
+fn root(row: &Kind, parts: &Parts) -> Value {
+    let parts = match row.kind {
+        "Job" => vec![("spec", job(parts)), ("status", job_status())],
+        "CronJob" => vec![("spec", cron(parts)), ("status", cron_status())],
+        "PodGroup" => vec![("spec", group()), ("status", group_status())],
+        "Queue" => vec![("spec", queue()), ("status", queue_status())],
+        _ => vec![("target", object(TARGET, []))],
+    };
+    let fields = if row.kind == "Command" {
+        "apiVersion:text kind:text action:text reason:text message:text"
+    } else {
+        "apiVersion:text kind:text"
+    };
+    object(fields, parts.into_iter().chain([("metadata", json!({ "type": "object" }))]))
+}
+
+/// An object with these plain fields and more.
+fn object(fields: &str, more: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
+    let plain = fields.split_whitespace().filter_map(|field| field.split_once(':'));
+    let plain = plain.map(|(name, kind)| (name.to_owned(), plain_schema(kind)));
+    let more = more.into_iter().map(|(name, schema)| (name.to_owned(), schema));
+    json!({ "type": "object", "properties": plain.chain(more).collect::<Map<_, _>>() })
+}
+
+fn plain_schema(kind: &str) -> Value {
+    let number = |least: i64| json!({ "type": "integer", "format": "int32", "minimum": least });
+    let words = |words: &[&str]| json!({ "type": "string", "enum": words });
+    let map = |values: Value| json!({ "type": "object", "additionalProperties": values });
+    match kind {
+        "text63" => json!({ "type": "string", "maxLength": 63 }),
+        "texts" => list(json!({ "type": "string" })),
+        "textmap" => map(json!({ "type": "string" })),
+        "countmap" => map(json!({ "type": "integer", "format": "int32" })),
+        "amounts" => {
+            map(json!({ "anyOf": [{ "type": "integer" }, { "type": "string" }], "x-kubernetes-int-or-string": true }))
+        }
+        "int32" => json!({ "type": "integer", "format": "int32" }),
+        "int64" | "tier" => json!({ "type": "integer", "format": "int64" }),
+        "count" => number(0),
+        "some" => number(1),
+        "weight" => json!({ "type": "integer", "format": "int32", "minimum": 1, "maximum": 65535, "default": 1 }),
+        "flag" => json!({ "type": "boolean" }),
+        "time" => json!({ "type": "string", "format": "date-time" }),
+        "mode" => words(&["hard", "soft"]),
+        "numa" => words(&["none", "best-effort", "restricted", "single-numa-node"]),
+        "dequeue" => words(&["fifo", "traverse"]),
+        _ => json!({ "type": "string" }),
+    }
+}
+
+fn list(items: Value) -> Value {
+    json!({ "type": "array", "items": items })
+}
+
+fn job(parts: &Parts) -> Value {
+    let policies = || list(object(POLICY, []));
+    let topology = || ("networkTopology", object(TOPOLOGY, []));
+    let depends = object("name:texts", [("iteration", json!({ "type": "string", "enum": ["any", "all"] }))]);
+    let task = [
+        ("template", parts.template.clone()),
+        ("policies", policies()),
+        ("dependsOn", depends),
+        ("partitionPolicy", object(PARTITIONS, [topology()])),
+    ];
+    let volume = object("mountPath:text volumeClaimName:text", [("volumeClaim", parts.claim.clone())]);
+    let plugin = json!({ "type": "array", "items": { "type": "string" }, "nullable": true });
+    let fields = [
+        ("tasks", list(object(TASK, task))),
+        ("policies", policies()),
+        ("volumes", list(volume)),
+        ("plugins", json!({ "type": "object", "additionalProperties": plugin })),
+        topology(),
+    ];
+    object(JOB, fields)
+}
+
+fn job_status() -> Value {
+    let phases = json!({ "type": "object", "additionalProperties": { "type": "integer", "format": "int32" } });
+    let tasks = json!({ "type": "object", "additionalProperties": object("", [("phase", phases)]) });
+    let conditions = list(object("status:text lastTransitionTime:time", []));
+    object(JOB_STATUS, [("state", object(STATE, [])), ("taskStatusCount", tasks), ("conditions", conditions)])
+}
+
+fn cron(parts: &Parts) -> Value {
+    let metadata = object("labels:textmap annotations:textmap", []);
+    object(CRON, [("jobTemplate", object("", [("metadata", metadata), ("spec", job(parts))]))])
+}
+
+fn cron_status() -> Value {
+    object("lastScheduleTime:time lastSuccessfulTime:time", [("active", list(object(REFERENCE, [])))])
+}
+
+fn group() -> Value {
+    let topology = || ("networkTopology", object(TOPOLOGY, []));
+    let expression = list(object("key:text operator:text values:texts", []));
+    let selector = object("matchLabels:textmap", [("matchExpressions", expression)]);
+    let sub_group = object(SUB_GROUP, [("labelSelector", selector), topology()]);
+    object(GROUP, [("subGroupPolicy", list(sub_group)), topology()])
+}
+
+fn group_status() -> Value {
+    object(GROUP_STATUS, [("conditions", list(object(GROUP_CONDITION, [])))])
+}
+
+fn queue() -> Value {
+    let side = || {
+        let lists = "requiredDuringSchedulingIgnoredDuringExecution:texts preferredDuringSchedulingIgnoredDuringExecution:texts";
+        object(lists, [])
+    };
+    let affinity = object("", [("nodeGroupAffinity", side()), ("nodeGroupAntiAffinity", side())]);
+    let clusters = list(object("name:text weight:int32 capacity:amounts", []));
+    let guarantee = object("resource:amounts", []);
+    object(QUEUE, [("guarantee", guarantee), ("affinity", affinity), ("extendClusters", clusters)])
+}
+
+fn queue_status() -> Value {
+    object(QUEUE_STATUS, [("reservation", object("nodes:texts resource:amounts", []))])
+}
