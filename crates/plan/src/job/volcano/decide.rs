@@ -104,8 +104,9 @@ fn decided(
             None
         }
     });
-    // CMD-11: upstream moves a Job to Restarting for nothing and takes a retry for it.
-    if deed.needs_target() && victims.is_none() && !round.settings.is_strict {
+    // CMD-11: upstream moves a Job to Restarting for nothing and takes a retry for it; once there, it is there.
+    let is_heeded = round.settings.is_strict && phase != Phase::Restarting;
+    if deed.needs_target() && victims.is_none() && !is_heeded {
         return None;
     }
     Some(Decision { deed, victims, reason: reason.to_owned(), message, command: None })

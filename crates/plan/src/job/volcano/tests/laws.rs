@@ -181,9 +181,9 @@ proptest! {
 
     #[test]
     fn planning_settles_counts_are_the_pods_and_phases_follow_the_table(
-        spec in spec(), turns in proptest::collection::vec(turn(), 0..40),
+        spec in spec(), turns in proptest::collection::vec(turn(), 0..40), is_strict in any::<bool>(),
     ) {
-        let mut cluster = Cluster::new(spec);
+        let mut cluster = if is_strict { Cluster::strict(spec) } else { Cluster::new(spec) };
         cluster.settle();
         for turn in &turns {
             happen(&mut cluster, turn);
