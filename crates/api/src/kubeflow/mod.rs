@@ -1,0 +1,29 @@
+//! Kubeflow's training jobs (`kubeflow.org/v1`): one table of kinds, the wire types, what is filled in, what is refused.
+//!
+//! `kinds` says how PyTorchJob and its siblings differ, `types` how they look on the wire, `fill` what admission adds
+//! (legacy fields, `runPolicy`), `validate` every problem at once; `job` reads an object into a `TrainingJob` with all
+//! defaults in place, which is what the planner works on.
+
+pub mod fill;
+pub mod job;
+pub mod kinds;
+pub mod types;
+pub mod validate;
+
+#[cfg(test)]
+mod tests;
+
+pub const GROUP: &str = "kubeflow.org";
+pub const API_VERSION: &str = "kubeflow.org/v1";
+/// The values of `runPolicy.managedBy`: we, and somebody else.
+pub const MANAGED_HERE: &str = "kubeflow.org/training-operator";
+pub const MANAGED_BY_KUEUE: &str = "kueue.x-k8s.io/multikueue";
+
+/// What a cluster accepts beyond the reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rules {
+    /// `compat.trainingOperator = strict`: nothing beyond the reference.
+    pub is_strict: bool,
+    /// Whether services, and so jobs, may have names that start with a digit (PT-DEC-7).
+    pub accepts_digit_names: bool,
+}
