@@ -6,10 +6,10 @@ use super::kinds::Row;
 use super::types::{ElasticPolicy, JobStatus, ReplicaSpec, RunPolicy};
 use super::{Rules, fill, validate};
 use crate::kube::field::{FieldError, Problem};
-use k8s_openapi::api::core::v1::{ContainerPort, PodTemplateSpec};
+use crate::kube::{at, text};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A training job of any kind.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,7 +39,8 @@ pub struct Replica {
     pub type_: &'static str,
     pub count: i32,
     pub restart_policy: RestartPolicy,
-    pub template: PodTemplateSpec,
+    /// As JSON, so that fields we do not know reach the pods.
+    pub template: Value,
     /// The number of the port that the job's addresses name.
     pub port: Option<i32>,
 }
@@ -106,7 +107,7 @@ impl TrainingJob {
         if !rules.is_strict {
             fill::fold_legacy(row, &mut spec, None);
         } else if let (Some(policy), true) = (spec.get("cleanPodPolicy").cloned(), row.container.is_none()) {
-            let run_policy = spec.entry("runPolicy").or_insert_with(|| serde_json::json!({}));
+            let run_policy = spec.entry("runPolicy").or_insert_with(|| json!({}));
             if run_policy.get("cleanPodPolicy").is_none() {
                 run_policy["cleanPodPolicy"] = policy;
             }
@@ -172,11 +173,15 @@ impl TrainingJob {
 }
 
 impl Replica {
+    pub fn containers(&self) -> &[Value] {
+        at(&self.template, "spec.containers").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+    }
+
     /// The index of the container that trains.
     pub fn main_container(&self, row: &Row) -> Option<usize> {
-        let containers = &self.template.spec.as_ref()?.containers;
+        let containers = self.containers();
         match row.container {
-            Some(name) => containers.iter().position(|container| container.name == name),
+            Some(name) => containers.iter().position(|container| text(container, "name") == name),
             None => (!containers.is_empty()).then_some(0),
         }
     }
@@ -186,16 +191,15 @@ impl Replica {
         let (Some((name, number)), Some(index)) = (row.port, self.main_container(row)) else {
             return;
         };
-        let Some(spec) = self.template.spec.as_mut() else {
-            return;
-        };
-        let ports = spec.containers[index].ports.get_or_insert_default();
-        if let Some(port) = ports.iter().find(|port| port.name.as_deref() == Some(name)) {
-            self.port = Some(port.container_port);
-            return;
+        let container = &mut self.template["spec"]["containers"][index];
+        let ports = container.get("ports").and_then(Value::as_array).cloned().unwrap_or_default();
+        let named = ports.iter().find(|port| text(port, "name") == name);
+        let given = named.and_then(|port| port.get("containerPort")).and_then(Value::as_i64);
+        self.port = given.and_then(|port| i32::try_from(port).ok()).or(Some(number));
+        if named.is_none() {
+            let added = json!({ "name": name, "containerPort": number });
+            container["ports"] = ports.into_iter().chain([added]).collect();
         }
-        self.port = Some(number);
-        ports.push(ContainerPort { name: Some(name.to_owned()), container_port: number, ..ContainerPort::default() });
     }
 }
 
@@ -213,6 +217,7 @@ fn replicas(row: &'static Row, specs: &Value) -> Result<Vec<Replica>, Vec<FieldE
         let Some((_, spec)) = entries.iter().find(|(key, _)| key == type_) else {
             continue;
         };
+        let template = spec.get("template").cloned().unwrap_or_default();
         let spec: ReplicaSpec = part(&format!("spec.{}[{type_}]", row.replica_specs), spec)?;
         let policy = spec.restart_policy.as_deref().unwrap_or(row.restart_policy);
         let mut replica = Replica {
@@ -222,7 +227,7 @@ fn replicas(row: &'static Row, specs: &Value) -> Result<Vec<Replica>, Vec<FieldE
             restart_policy: RestartPolicy::parse(policy)
                 .or(RestartPolicy::parse(row.restart_policy))
                 .unwrap_or(RestartPolicy::Never),
-            template: spec.template,
+            template,
             port: None,
         };
         replica.add_port(row);

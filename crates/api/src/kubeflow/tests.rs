@@ -229,8 +229,8 @@ fn a_job_is_read_with_its_defaults() {
     let types: Vec<_> = job.replicas.iter().map(|replica| (replica.type_, replica.count, replica.port)).collect();
     assert_eq!(types, [("Master", 1, Some(23456)), ("Worker", 1, Some(8080))]);
     assert!(job.replicas.iter().all(|replica| replica.restart_policy == RestartPolicy::OnFailure));
-    let ports = job.replicas[0].template.spec.as_ref().unwrap().containers[0].ports.clone().unwrap();
-    assert_eq!((ports.len(), ports[0].name.as_deref()), (1, Some("pytorchjob-port")));
+    let ports = &job.replicas[0].containers()[0]["ports"];
+    assert_eq!(*ports, json!([{"name": "pytorchjob-port", "containerPort": 23456}]));
     assert_eq!(job.nproc_per_node.as_deref(), Some("auto"));
     assert_eq!(row("PyTorchJob").unwrap().replica_type("wORKER"), Some("Worker"));
     let elastic = read(&self::job(json!({"elasticPolicy": {"nProcPerNode": 4}})));

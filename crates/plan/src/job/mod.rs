@@ -7,3 +7,4 @@ pub mod ending;
 pub mod head;
 pub mod members;
 pub mod template;
+pub mod training;
