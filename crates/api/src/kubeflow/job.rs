@@ -7,7 +7,6 @@ use super::types::{ElasticPolicy, JobStatus, ReplicaSpec, RunPolicy};
 use super::{Rules, fill, validate};
 use crate::kube::field::{FieldError, Problem};
 use crate::kube::{at, text};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -15,7 +14,9 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrainingJob {
     pub row: &'static Row,
-    pub metadata: ObjectMeta,
+    pub name: String,
+    pub namespace: String,
+    pub uid: String,
     /// In the order of the row's replica types.
     pub replicas: Vec<Replica>,
     pub run_policy: RunPolicy,
@@ -118,7 +119,9 @@ impl TrainingJob {
         let is_replaced = elastic.as_ref().is_some_and(|policy| policy.n_proc_per_node.is_some());
         Ok(TrainingJob {
             row,
-            metadata: part("metadata", object.get("metadata").unwrap_or(&Value::Null))?,
+            name: text(object, "metadata.name").to_owned(),
+            namespace: text(object, "metadata.namespace").to_owned(),
+            uid: text(object, "metadata.uid").to_owned(),
             replicas: replicas(row, field(row.replica_specs))?,
             run_policy: part::<Option<RunPolicy>>("spec.runPolicy", field("runPolicy"))?.unwrap_or_default(),
             elastic,
@@ -130,18 +133,6 @@ impl TrainingJob {
             status: part::<Option<JobStatus>>("status", object.get("status").unwrap_or(&Value::Null))?
                 .unwrap_or_default(),
         })
-    }
-
-    pub fn name(&self) -> &str {
-        self.metadata.name.as_deref().unwrap_or_default()
-    }
-
-    pub fn namespace(&self) -> &str {
-        self.metadata.namespace.as_deref().unwrap_or_default()
-    }
-
-    pub fn uid(&self) -> &str {
-        self.metadata.uid.as_deref().unwrap_or_default()
     }
 
     pub fn replica(&self, type_: &str) -> Option<&Replica> {
@@ -166,8 +157,8 @@ impl TrainingJob {
     pub fn pod_name(&self, type_: &str, index: i32) -> String {
         let type_ = type_.to_lowercase();
         match self.row.container {
-            None if type_ == "launcher" => format!("{}-{type_}", self.name()),
-            Some(_) | None => format!("{}-{type_}-{index}", self.name()),
+            None if type_ == "launcher" => format!("{}-{type_}", self.name),
+            Some(_) | None => format!("{}-{type_}-{index}", self.name),
         }
     }
 }
@@ -217,7 +208,6 @@ fn replicas(row: &'static Row, specs: &Value) -> Result<Vec<Replica>, Vec<FieldE
         let Some((_, spec)) = entries.iter().find(|(key, _)| key == type_) else {
             continue;
         };
-        let template = spec.get("template").cloned().unwrap_or_default();
         let spec: ReplicaSpec = part(&format!("spec.{}[{type_}]", row.replica_specs), spec)?;
         let policy = spec.restart_policy.as_deref().unwrap_or(row.restart_policy);
         let mut replica = Replica {
@@ -227,7 +217,7 @@ fn replicas(row: &'static Row, specs: &Value) -> Result<Vec<Replica>, Vec<FieldE
             restart_policy: RestartPolicy::parse(policy)
                 .or(RestartPolicy::parse(row.restart_policy))
                 .unwrap_or(RestartPolicy::Never),
-            template,
+            template: spec.template,
             port: None,
         };
         replica.add_port(row);

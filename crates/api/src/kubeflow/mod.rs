@@ -1,9 +1,10 @@
 //! Kubeflow's training jobs (`kubeflow.org/v1`): one table of kinds, the wire types, what is filled in, what is refused.
 //!
 //! `kinds` says how PyTorchJob and its siblings differ, `types` how they look on the wire, `fill` what admission adds
-//! (legacy fields, `runPolicy`), `validate` every problem at once; `job` reads an object into a `TrainingJob` with all
+//! (legacy fields, `runPolicy`), `validate` every problem at once, `definition` the CRDs; `job` reads an object into a `TrainingJob` with all
 //! defaults in place, which is what the planner works on.
 
+pub mod definition;
 pub mod fill;
 pub mod job;
 pub mod kinds;

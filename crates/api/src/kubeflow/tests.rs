@@ -189,16 +189,6 @@ fn a_name_leaves_room_for_the_names_of_pods() {
     assert!(problems_under(&long, None, STRICT).is_empty());
 }
 
-// PT-ADM-16
-#[test]
-fn a_container_names_each_variable_once() {
-    let mut twice = job(json!({}));
-    let container = &mut twice["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0];
-    container["env"] = json!([{"name": "A", "value": "1"}, {"name": "B"}, {"name": "A"}]);
-    let path = "spec.pytorchReplicaSpecs[Master].template.spec.containers[0].env[2]";
-    assert_eq!(problems(&twice), [format!("{path}: Duplicate value: {{\"name\":\"A\"}}")]);
-}
-
 #[test]
 fn words_and_numbers_without_a_meaning_are_refused() {
     let check = |spec: Value, expected: &[&str]| assert_eq!(problems(&job(spec)), expected);
@@ -211,10 +201,6 @@ fn words_and_numbers_without_a_meaning_are_refused() {
     let policy = "spec.pytorchReplicaSpecs[Worker].restartPolicy: Unsupported value: \"Sometimes\": supported values: \
         \"Always\", \"OnFailure\", \"Never\", \"ExitCode\"";
     check(json!({"pytorchReplicaSpecs": {"Worker": {"restartPolicy": "Sometimes"}}}), &[policy]);
-    let queued = |queue: &str| job(json!({"runPolicy": {"schedulingPolicy": {"queue": queue}}}));
-    let path = "spec.runPolicy.schedulingPolicy.queue";
-    let immutable = format!("{path}: Invalid value: \"b\": {path} is immutable");
-    assert_eq!(problems_under(&queued("b"), Some(&queued("a")), LENIENT), [immutable]);
 }
 
 // PT-DEF-1, PT-DEF-2, PT-DEF-3, PT-DEF-4, PT-DEF-5

@@ -1,29 +1,27 @@
 //! The wire types that all kinds of training jobs share: replicas, run policy, elastic policy, status.
 //!
-//! They hold what was sent, defaults not filled in; `job::TrainingJob` is what comes of them.
+//! They hold what was sent, defaults not filled in; `job::TrainingJob` is what comes of them. Kubernetes' own types in
+//! them (templates, metrics, quantities) stay JSON: fields that we do not know are kept, and `cpu: 1` is as good as "1".
 
-use k8s_openapi::api::autoscaling::v2::MetricSpec;
-use k8s_openapi::api::core::v1::PodTemplateSpec;
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use schemars::JsonSchema;
+use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// The pods of one replica type.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicaSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
     #[serde(default)]
-    pub template: PodTemplateSpec,
+    pub template: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart_policy: Option<String>,
 }
 
 /// How the job lives and ends.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunPolicy {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,7 +41,7 @@ pub struct RunPolicy {
 }
 
 /// What the gang scheduler is told.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SchedulingPolicy {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,7 +49,7 @@ pub struct SchedulingPolicy {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub min_resources: Option<BTreeMap<String, Quantity>>,
+    pub min_resources: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_class: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,7 +57,7 @@ pub struct SchedulingPolicy {
 }
 
 /// Elastic training: of PyTorchJob in full, of PaddleJob the bounds, restarts and metrics.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ElasticPolicy {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,10 +82,10 @@ pub struct ElasticPolicy {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_restarts: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub metrics: Option<Vec<MetricSpec>>,
+    pub metrics: Option<Vec<Value>>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RendezvousSetting {
     #[serde(default)]
     pub key: String,
@@ -95,7 +93,7 @@ pub struct RendezvousSetting {
     pub value: String,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobStatus {
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_is_none")]
@@ -103,14 +101,14 @@ pub struct JobStatus {
     #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_is_none")]
     pub replica_statuses: BTreeMap<String, ReplicaStatus>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub start_time: Option<Time>,
+    pub start_time: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub completion_time: Option<Time>,
+    pub completion_time: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_reconcile_time: Option<Time>,
+    pub last_reconcile_time: Option<Timestamp>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobCondition {
     #[serde(rename = "type")]
@@ -121,13 +119,13 @@ pub struct JobCondition {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_update_time: Option<Time>,
+    pub last_update_time: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_transition_time: Option<Time>,
+    pub last_transition_time: Option<Timestamp>,
 }
 
 /// The counters of one replica type; zero is left out of JSON.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReplicaStatus {
     #[serde(skip_serializing_if = "is_zero")]

@@ -1,6 +1,6 @@
 //! Everything that is wrong with a training job, at once, in the reference's words (PT-ADM).
 //!
-//! Works on the object as it was sent. The planner asks the same questions when it reads a job, because on a foreign
+//! Works on the object as it was sent, after the schema of its definition has passed it. The planner asks the same questions when it reads a job, because on a foreign
 //! cluster nobody else does.
 
 use super::job::{CleanPodPolicy, RestartPolicy};
@@ -9,7 +9,6 @@ use super::{MANAGED_BY_KUEUE, MANAGED_HERE, Rules};
 use crate::kube::field::FieldError;
 use crate::kube::{at, names, text};
 use serde_json::{Map, Value};
-use std::collections::BTreeSet;
 
 /// The problems of a job that is created, or updated from `old`. Deleting is never refused (PT-ADM-17).
 pub fn validate(row: &Row, object: &Value, old: Option<&Value>, rules: Rules) -> Vec<FieldError> {
@@ -93,12 +92,6 @@ fn run_policy(object: &Value, old: Option<&Value>, rules: Rules, errors: &mut Ve
     }
     if let Some(manager) = manager.filter(|manager| *manager != MANAGED_HERE && *manager != MANAGED_BY_KUEUE) {
         errors.push(FieldError::not_supported(path, manager.clone(), &[MANAGED_HERE, MANAGED_BY_KUEUE]));
-    }
-    let path = "spec.runPolicy.schedulingPolicy.queue";
-    let queue = text(object, path);
-    let old_queue = old.map(|old| text(old, path)).unwrap_or_default();
-    if !queue.is_empty() && !old_queue.is_empty() && queue != old_queue {
-        errors.push(FieldError::invalid(path, queue, &format!("{path} is immutable")));
     }
     if rules.is_strict {
         return;
@@ -208,22 +201,10 @@ fn containers(place: &Place, path: &str, spec: &Value, errors: &mut Vec<FieldErr
         if text(container, "image").is_empty() {
             errors.push(FieldError::required(format!("{path}[{index}].image"), "must be required"));
         }
-        duplicate_variables(&format!("{path}[{index}].env"), container, errors);
     }
     if let Some(name) = place.row.container
         && !containers.iter().any(|container| text(container, "name") == name)
     {
         errors.push(FieldError::required(&path, &format!("must have at least one container with name {name}")));
-    }
-}
-
-/// In the CRD a container's variables are keyed by name, unlike a pod's (PT-ADM-16).
-fn duplicate_variables(path: &str, container: &Value, errors: &mut Vec<FieldError>) {
-    let mut seen = BTreeSet::new();
-    for (index, variable) in container.get("env").and_then(Value::as_array).into_iter().flatten().enumerate() {
-        let name = text(variable, "name");
-        if !seen.insert(name) {
-            errors.push(FieldError::duplicate(format!("{path}[{index}]"), serde_json::json!({ "name": name })));
-        }
     }
 }

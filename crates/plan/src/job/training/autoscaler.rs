@@ -17,7 +17,7 @@ pub fn sync(round: &mut Round) {
         return;
     };
     let Some(existing) = own(round) else {
-        let metadata = round.head.owned(round.job.name());
+        let metadata = round.head.owned(&round.job.name);
         let object = json!({
             "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": metadata, "spec": wanted,
         });
@@ -50,7 +50,7 @@ fn spec(round: &Round) -> Option<Map<String, Value>> {
     let policy = round.job.elastic.as_ref()?;
     let metrics = policy.metrics.as_ref()?;
     let (low, high) = environment::bounds(round.job, policy);
-    let target = json!({ "apiVersion": API_VERSION, "kind": round.job.row.name, "name": round.job.name() });
+    let target = json!({ "apiVersion": API_VERSION, "kind": round.job.row.name, "name": round.job.name });
     Some(Map::from_iter([
         ("scaleTargetRef".to_owned(), target),
         ("minReplicas".to_owned(), json!(low)),

@@ -48,8 +48,8 @@ fn is_expired(round: &mut Round) -> bool {
     let Some(ttl) = round.job.run_policy.ttl_seconds_after_finished else {
         return false;
     };
-    let end = conditions::terminal(&round.status).and_then(|condition| condition.last_transition_time.as_ref());
-    let finished = round.status.completion_time.as_ref().or(end).map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+    let end = conditions::terminal(&round.status).and_then(|condition| condition.last_transition_time);
+    let finished = round.status.completion_time.or(end).unwrap_or(Timestamp::UNIX_EPOCH);
     let left = i64::from(ttl) - seconds_since(finished, round.now);
     if left > 0 {
         round.plan.requeue(left);
@@ -57,7 +57,7 @@ fn is_expired(round: &mut Round) -> bool {
     }
     let target = round.head.target.clone();
     round.plan.actions.push(Action::Delete { target, propagation: Propagation::Background });
-    let message = format!("Deleted job: {}", round.job.name());
+    let message = format!("Deleted job: {}", round.job.name);
     round.plan.events.push(round.voice.normal("SuccessfulDeletePod", message));
     true
 }

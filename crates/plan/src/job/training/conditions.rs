@@ -10,10 +10,6 @@ pub fn is_true(status: &JobStatus, type_: &str) -> bool {
     status.conditions.iter().any(|condition| condition.type_ == type_ && condition.status == "True")
 }
 
-pub fn has(status: &JobStatus, type_: &str) -> bool {
-    status.conditions.iter().any(|condition| condition.type_ == type_)
-}
-
 /// The condition by which the job has ended.
 pub fn terminal(status: &JobStatus) -> Option<&JobCondition> {
     let is_end = |c: &&JobCondition| matches!(c.type_.as_str(), "Succeeded" | "Failed") && c.status == "True";
@@ -39,8 +35,8 @@ pub fn set(status: &mut JobStatus, said: Said, now: Timestamp) -> bool {
     if old.is_some_and(is_same) {
         return false;
     }
-    let now = wire_time(now);
-    let kept = old.filter(|old| old.status == value).and_then(|old| old.last_transition_time.clone());
+    let now = wire_time(now).0;
+    let kept = old.filter(|old| old.status == value).and_then(|old| old.last_transition_time);
     let removed = match said.type_ {
         "Running" => "Restarting",
         "Restarting" => "Running",
@@ -57,7 +53,7 @@ pub fn set(status: &mut JobStatus, said: Said, now: Timestamp) -> bool {
         status: value.to_owned(),
         reason: Some(said.reason),
         message: Some(said.message),
-        last_update_time: Some(now.clone()),
+        last_update_time: Some(now),
         last_transition_time: kept.or(Some(now)),
     });
     true
@@ -86,10 +82,10 @@ mod tests {
         assert!(put(&mut status, "Created", true, "b", 3));
         assert_eq!(list(&status), ["Suspended=True", "Created=True"]);
         let created = &status.conditions[1];
-        assert_eq!(created.last_transition_time, Some(wire_time(at(0))), "its status is as it was");
-        assert_eq!(created.last_update_time, Some(wire_time(at(3))));
+        assert_eq!(created.last_transition_time, Some(at(0)), "its status is as it was");
+        assert_eq!(created.last_update_time, Some(at(3)));
         assert!(put(&mut status, "Suspended", false, "a", 4));
-        assert_eq!(status.conditions[1].last_transition_time, Some(wire_time(at(4))));
+        assert_eq!(status.conditions[1].last_transition_time, Some(at(4)));
     }
 
     // PT-CND-4

@@ -80,7 +80,7 @@ fn torch(job: &TrainingJob, replica: &Replica, index: i32, is_strict: bool) -> V
                 // What torchrun assumes when nothing is set, spelt out for command lines that name it (PT-RDZV-3).
                 variables.push(offered("PET_RDZV_BACKEND", "static"));
                 variables.push(offered("PET_RDZV_ENDPOINT", format!("{address}:{port}")));
-                variables.push(offered("PET_RDZV_ID", job.uid()));
+                variables.push(offered("PET_RDZV_ID", &job.uid));
             }
         }
     }
@@ -125,7 +125,7 @@ fn elastic(job: &TrainingJob, policy: &ElasticPolicy, worker_port: i32, is_stric
     match &policy.rdzv_id {
         Some(id) => variables.push(own("PET_RDZV_ID", id)),
         // A uid, not the name: a job made again must not find the old one's state (PT-RDZV-2).
-        None if !is_strict => variables.push(offered("PET_RDZV_ID", job.uid())),
+        None if !is_strict => variables.push(offered("PET_RDZV_ID", &job.uid)),
         None => {}
     }
     let settings: Vec<String> =

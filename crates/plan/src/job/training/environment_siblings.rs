@@ -42,7 +42,7 @@ pub fn tensorflow(round: &Round, replica: &Replica, index: i32) -> Vec<Variable>
     let domain = round.settings.cluster_domain.as_deref().map(|domain| format!(".{domain}")).unwrap_or_default();
     let address = |of: &Replica, index: i32| {
         let port = of.port.unwrap_or_default();
-        format!("{}.{}.svc{domain}:{port}", job.pod_name(of.type_, index), job.namespace())
+        format!("{}.{}.svc{domain}:{port}", job.pod_name(of.type_, index), job.namespace)
     };
     let addresses = |of: &Replica| (0..of.count).map(|index| address(of, index)).collect::<Vec<_>>();
     let cluster = if job.has_dynamic_workers {
@@ -82,7 +82,7 @@ pub fn paddle(job: &TrainingJob, replica: &Replica, index: i32) -> Vec<Variable>
     let meeting = job.leader().or(job.replica("Worker"));
     let (type_, port) = meeting.map_or(("Worker", 0), |of| (of.type_, of.port.unwrap_or_default()));
     let mut variables =
-        vec![own("PYTHONUNBUFFERED", 1), own("PADDLE_JOB_ID", job.name()), own("PADDLE_NNODES", job.total())];
+        vec![own("PYTHONUNBUFFERED", 1), own("PADDLE_JOB_ID", &job.name), own("PADDLE_NNODES", job.total())];
     if replica.type_ == type_ && index == 0 {
         // The meeting point's own name may not resolve yet where it is needed first.
         let source = json!({ "fieldRef": { "fieldPath": "status.podIP" } });

@@ -12,14 +12,14 @@ fn gang(mut stage: Stage, name: &str) -> Stage {
 }
 
 fn with_requests(policy: Value) -> Stage {
-    let containers = |cpu: &str, class: &str| {
+    let containers = |cpu: Value, class: &str| {
         let asks = json!([
-            {"name": "pytorch", "image": "i", "resources": {"requests": {"cpu": cpu}, "limits": {"cpu": "9"}}},
+            {"name": "pytorch", "image": "i", "resources": {"requests": {"cpu": cpu}, "limits": {"cpu": 9}}},
             {"name": "side", "image": "i", "resources": {"limits": {"memory": "1Gi"}}},
         ]);
         json!({"template": {"spec": {"containers": asks, "priorityClassName": class}}})
     };
-    let specs = json!({"Master": containers("1", "low"), "Worker": containers("500m", "high")});
+    let specs = json!({"Master": containers(json!(1), "low"), "Worker": containers(json!("500m"), "high")});
     Stage::torch(3, "Never", json!({"pytorchReplicaSpecs": specs, "runPolicy": {"schedulingPolicy": policy}}))
 }
 
@@ -91,7 +91,7 @@ fn a_gang_asks_for_what_its_first_pods_ask_for() {
     check(json!({}), &[], json!({"cpu": "2500m", "memory": "4Gi"}));
     check(json!({"minAvailable": 2}), &[], json!({"cpu": "1500m", "memory": "2Gi"}));
     check(json!({"minAvailable": 2}), &[("high", 9)], json!({"cpu": "1", "memory": "2Gi"}));
-    check(json!({"minResources": {"cpu": "7"}}), &[], json!({"cpu": "7"}));
+    check(json!({"minResources": {"cpu": 7}}), &[], json!({"cpu": 7}));
 }
 
 // PT-GNG-3

@@ -76,7 +76,7 @@ fn create(round: &mut Round, gang: &Gang, spec: Map<String, Value>) {
         Gang::Volcano => "scheduling.volcano.sh/v1beta1",
         Gang::Plugins(_) => "scheduling.x-k8s.io/v1alpha1",
     };
-    let mut metadata = round.head.owned(round.job.name());
+    let mut metadata = round.head.owned(&round.job.name);
     if !round.head.annotations.is_empty() {
         metadata["annotations"] = json!(round.head.annotations);
     }

@@ -161,7 +161,7 @@ fn apply_some(world: &mut World, plan: &Plan, writes: usize) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     // PT-REC-2, PT-CND-8, PT-STA-1, PT-DEC-13
     #[test]

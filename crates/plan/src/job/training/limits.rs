@@ -9,12 +9,12 @@ use volley_api::kubeflow::job::RestartPolicy;
 
 /// The message of the limit that the job has passed; otherwise asks to be back when its time is up.
 pub fn exceeded(round: &mut Round) -> Option<String> {
-    let name = round.job.name();
+    let name = &round.job.name;
     if exceeds_backoff(round) {
         return Some(format!("Job {name} has failed because it has reached the specified backoff limit"));
     }
     let limit = round.job.run_policy.active_deadline_seconds?;
-    let started = round.status.start_time.as_ref()?.0;
+    let started = round.status.start_time?;
     let left = limit - seconds_since(started, round.now);
     if left <= 0 {
         return Some(format!("Job {name} has failed because it was active longer than specified deadline"));

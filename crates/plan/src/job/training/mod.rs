@@ -2,7 +2,7 @@
 //!
 //! `plan` takes a job with what exists of it and returns what to do. Reading order: `round` (the steps of one pass),
 //! `conditions`, `outcome` (how a job ends), `restart`, `limits`, `clean`, `pods`, `environment`, `services`, `group`,
-//! `autoscaler`, `report`, `mpi`. Whatever must outlive a pass is in the job's status or annotations, never in memory.
+//! `autoscaler`, `report`, `mpi`, `metrics`. Whatever must outlive a pass is in the job's status or annotations, never in memory.
 
 mod autoscaler;
 mod clean;
@@ -11,6 +11,7 @@ mod environment;
 mod environment_siblings;
 mod group;
 mod limits;
+pub mod metrics;
 mod mpi;
 mod outcome;
 mod pods;
@@ -19,6 +20,8 @@ mod restart;
 mod round;
 mod services;
 
+#[cfg(test)]
+mod definition_tests;
 #[cfg(test)]
 mod end_tests;
 #[cfg(test)]

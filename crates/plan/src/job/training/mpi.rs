@@ -41,7 +41,7 @@ fn helpers(round: &Round) -> Vec<Value> {
     let launcher = round.job.pod_name("Launcher", 0);
     let owned = |name: &str| {
         let mut metadata = round.head.owned(name);
-        metadata["labels"] = json!({ "app": round.job.name() });
+        metadata["labels"] = json!({ "app": round.job.name });
         metadata
     };
     let group = "rbac.authorization.k8s.io";
@@ -49,8 +49,8 @@ fn helpers(round: &Round) -> Vec<Value> {
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
         {"apiGroups": [""], "resources": ["pods/exec"], "resourceNames": workers(round), "verbs": ["create"]},
     ]);
-    let subject = json!({"kind": "ServiceAccount", "name": launcher, "namespace": round.job.namespace()});
-    let config = format!("{}-config", round.job.name());
+    let subject = json!({"kind": "ServiceAccount", "name": launcher, "namespace": round.job.namespace});
+    let config = format!("{}-config", round.job.name);
     vec![
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": owned(&config), "data": config_data(round)}),
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": owned(&launcher)}),
@@ -104,7 +104,7 @@ pub fn equip(round: &Round, replica: &Replica, pod: &mut Value) {
         items.push(script("discover_hosts.sh"));
         equip_launcher(round, pod);
     }
-    let config = format!("{}-config", round.job.name());
+    let config = format!("{}-config", round.job.name);
     let volume = json!({ "name": CONFIG_VOLUME, "configMap": { "name": config, "items": items } });
     push(&mut pod["spec"], "volumes", volume);
     let Some(container) = items_mut(pod, "spec.containers").next() else {
@@ -123,7 +123,7 @@ fn equip_launcher(round: &Round, pod: &mut Value) {
     let amounts = json!({ "cpu": "100m", "memory": "512Mi", "ephemeral-storage": "5Gi" });
     let delivery = json!({
         "name": "kubectl-delivery", "image": round.settings.kubectl_image, "imagePullPolicy": "IfNotPresent",
-        "env": [{"name": "TARGET_DIR", "value": KUBECTL_PATH}, {"name": "NAMESPACE", "value": round.job.namespace()}],
+        "env": [{"name": "TARGET_DIR", "value": KUBECTL_PATH}, {"name": "NAMESPACE", "value": round.job.namespace}],
         "volumeMounts": [mount, {"name": CONFIG_VOLUME, "mountPath": CONFIG_PATH}],
         "resources": {"limits": amounts, "requests": amounts},
     });

@@ -89,7 +89,7 @@ pub fn judge<'a>(round: &mut Round<'a>) -> Outcome<'a> {
             unlisted.filter(|pod| verdict(round, replica, pod) == wanted).copied().collect::<Vec<_>>()
         };
         if !of(Verdict::Permanent).is_empty() {
-            let message = format!("job \"{}\" is failing because \"{}\" replica(s) failed.", job.name(), replica.type_);
+            let message = format!("job \"{}\" is failing because \"{}\" replica(s) failed.", job.name, replica.type_);
             let event = round.voice.warning(&job.row.reason("Failed"), message.clone());
             end(round, "Failed", message, Some(event));
             return Outcome::Ended;
@@ -170,7 +170,7 @@ fn fail_mpi(round: &mut Round, replica: &Replica, fatal: &[&Pod]) -> bool {
     let said = Said { type_: "Failed", is_true: true, reason: reason.clone(), message: message.clone() };
     let event = round.voice.warning(&reason, message);
     if conditions::set(&mut round.status, said, round.now) {
-        round.status.completion_time.get_or_insert(wire_time(round.now));
+        round.status.completion_time.get_or_insert(wire_time(round.now).0);
         round.plan.events.push(event);
     }
     true
@@ -184,7 +184,7 @@ pub fn fail(round: &mut Round, message: String) {
 
 fn end(round: &mut Round, type_: &'static str, message: String, event: Option<Event>) {
     if round.said(type_, type_, message) {
-        round.status.completion_time.get_or_insert(wire_time(round.now));
+        round.status.completion_time.get_or_insert(wire_time(round.now).0);
         round.plan.events.extend(event);
     }
 }
@@ -194,7 +194,7 @@ pub fn report(round: &mut Round, course: &Course) -> bool {
     let is_active = is_running(round);
     if let Some((type_, _)) = course.failing.first() {
         let count = course.failing.iter().filter(|(other, _)| other == type_).count();
-        let name = round.job.name();
+        let name = &round.job.name;
         // With its leader running, the reference words it from the counters.
         let message = if round.job.row.kind == Kind::TensorFlow {
             format!("TFJob {name} is restarting because {type_} replica(s) failed.")
@@ -243,7 +243,7 @@ pub fn refuse(row: &'static Row, head: &Head, object: &Value, errors: &[FieldErr
     let said = |type_, reason: String, message: String| Said { type_, is_true: true, reason, message };
     conditions::set(&mut status, said("Created", row.reason("Created"), created), now);
     if conditions::set(&mut status, said("Failed", reason.clone(), message.clone()), now) {
-        status.completion_time.get_or_insert(wire_time(now));
+        status.completion_time.get_or_insert(wire_time(now).0);
         plan.events.push(head.voice(row.component).warning(&reason, message));
     }
     plan.actions.extend(head.write_status(&to_value(&old), &to_value(&status)));

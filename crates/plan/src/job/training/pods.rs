@@ -115,10 +115,10 @@ fn join(round: &Round, gang: &Gang, replica: &Replica, pod: &mut Value) {
     }
     match gang {
         Gang::Volcano => {
-            set_mark(pod, "annotations", "scheduling.k8s.io/group-name", round.job.name());
+            set_mark(pod, "annotations", "scheduling.k8s.io/group-name", &round.job.name);
             set_mark(pod, "annotations", "volcano.sh/task-spec", replica.type_.to_lowercase());
         }
-        Gang::Plugins(_) => set_mark(pod, "labels", "scheduling.x-k8s.io/pod-group", round.job.name()),
+        Gang::Plugins(_) => set_mark(pod, "labels", "scheduling.x-k8s.io/pod-group", &round.job.name),
     }
 }
 

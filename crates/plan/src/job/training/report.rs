@@ -25,7 +25,7 @@ pub fn pods(round: &mut Round) {
             let mut facts: Vec<Fact> = Vec::new();
             if let Some(code) = outcome::exit_code(round, replica, pod) {
                 let name = name_of(&pod.metadata);
-                let message = format!("Pod: {}.{name} exited with code {code}", job.namespace());
+                let message = format!("Pod: {}.{name} exited with code {code}", job.namespace);
                 facts.push(Fact { word: format!("exit:{code}"), event: round.voice.normal("ExitedWithCode", message) });
             }
             if pods::is_active(pod) {

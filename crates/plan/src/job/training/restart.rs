@@ -103,5 +103,5 @@ pub fn resume(round: &mut Round) {
     if round.denied("Suspended", "Resumed", message) {
         round.plan.events.push(event);
     }
-    round.status.start_time = Some(wire_time(round.now));
+    round.status.start_time = Some(wire_time(round.now).0);
 }

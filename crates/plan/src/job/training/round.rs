@@ -92,11 +92,11 @@ impl<'a> Round<'a> {
             return outcome::fail(self, message);
         }
         if group::holds_back(self) {
-            self.status.last_reconcile_time.get_or_insert(wire_time(self.now));
+            self.status.last_reconcile_time.get_or_insert(wire_time(self.now).0);
             return;
         }
         if self.status.start_time.is_none() {
-            self.status.start_time = Some(wire_time(self.now));
+            self.status.start_time = Some(wire_time(self.now).0);
             return;
         }
         self.count();
@@ -123,7 +123,7 @@ impl<'a> Round<'a> {
     /// A job that no gang holds back starts at once.
     fn start_unless_held(&mut self) {
         if self.settings.gang.is_none() {
-            self.status.start_time.get_or_insert(wire_time(self.now));
+            self.status.start_time.get_or_insert(wire_time(self.now).0);
         }
     }
 
@@ -152,7 +152,7 @@ impl<'a> Round<'a> {
     /// The labels that all pods of a replica type have, and no others do.
     pub fn labels(&self, replica: &Replica) -> BTreeMap<&'static str, String> {
         BTreeMap::from([
-            (JOB_NAME, self.job.name().to_owned()),
+            (JOB_NAME, self.job.name.clone()),
             (OPERATOR_NAME, self.job.row.component.to_owned()),
             (REPLICA_TYPE, replica.type_.to_lowercase()),
         ])
@@ -192,7 +192,7 @@ impl<'a> Round<'a> {
 
     /// `PyTorchJob x`, or `PyTorchJob d/x` where the reference names the namespace.
     pub fn title(&self, with_namespace: bool) -> String {
-        let (kind, name) = (self.job.row.name, self.job.name());
-        if with_namespace { format!("{kind} {}/{name}", self.job.namespace()) } else { format!("{kind} {name}") }
+        let (kind, name) = (self.job.row.name, &self.job.name);
+        if with_namespace { format!("{kind} {}/{name}", self.job.namespace) } else { format!("{kind} {name}") }
     }
 }
