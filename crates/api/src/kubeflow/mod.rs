@@ -14,6 +14,10 @@ pub mod validate;
 #[cfg(test)]
 mod tests;
 
+use crate::kube::field::FieldError;
+use kinds::Row;
+use serde_json::Value;
+
 pub const GROUP: &str = "kubeflow.org";
 pub const API_VERSION: &str = "kubeflow.org/v1";
 /// The values of `runPolicy.managedBy`: we, and somebody else.
@@ -27,4 +31,19 @@ pub struct Rules {
     pub is_strict: bool,
     /// Whether services, and so jobs, may have names that start with a digit (PT-DEC-7).
     pub accepts_digit_names: bool,
+}
+
+/// What admission has to say about a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admission {
+    pub warnings: Vec<String>,
+    /// Empty when the job is accepted.
+    pub errors: Vec<FieldError>,
+}
+
+/// Fills in and judges a job that is created, or updated from `old`. Its deletion is never refused (PT-ADM-17).
+pub fn admit(row: &Row, object: &mut Value, old: Option<&Value>, rules: Rules) -> Admission {
+    let mut warnings = fill::fill(row, object, old, rules);
+    warnings.extend(validate::warnings(row, object, rules));
+    Admission { warnings, errors: validate::validate(row, object, old, rules) }
 }

@@ -2,7 +2,7 @@
 
 use super::job::{RestartPolicy, TrainingJob};
 use super::kinds::{ROWS, row};
-use super::{Rules, fill, validate};
+use super::{Rules, admit, fill, validate};
 use serde_json::{Value, json};
 
 const LENIENT: Rules = Rules { is_strict: false, accepts_digit_names: true };
@@ -249,6 +249,7 @@ fn siblings_are_judged_by_their_rows() {
         json!({"Chief": with_container("tensorflow"), "Master": with_container("tensorflow")}),
         &["spec.tfReplicaSpecs: Forbidden: must not have more than 1 Chief or Master role"],
     );
+    check("TFJob", json!({"worker": with_container("tensorflow")}), &[]);
     check(
         "XGBoostJob",
         json!({"Worker": with_container("xgboost")}),
@@ -282,6 +283,16 @@ fn every_kind_prints_its_state_and_some_can_be_scaled() {
     assert_eq!(spec, ".spec.pytorchReplicaSpecs.Worker.replicas");
     assert_eq!(active, ".status.replicaStatuses.Worker.active");
     assert_eq!(selector, ".status.replicaStatuses.Worker.selector");
+}
+
+// PT-ADM-10, PT-ADM-12
+#[test]
+fn admission_fills_in_warns_and_refuses_at_once() {
+    let mut sent = job(json!({"backoffLimit": -1, "elasticPolicy": {"nProcPerNode": 1}}));
+    let admission = admit(row("PyTorchJob").unwrap(), &mut sent, None, LENIENT);
+    assert_eq!(admission.warnings.len(), 2);
+    assert_eq!(admission.errors[0].path, "spec.runPolicy.backoffLimit", "a copied value is judged where it stands");
+    assert_eq!(sent["spec"]["runPolicy"]["suspend"], false);
 }
 
 #[test]

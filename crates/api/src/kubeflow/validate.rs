@@ -147,8 +147,14 @@ fn replica_specs(place: &Place, specs: &Map<String, Value>, errors: &mut Vec<Fie
     let row = place.row;
     for (type_, spec) in specs {
         let path = format!("{}[{type_}]", place.path);
-        // TFJob's webhook lets any type through; its controller never looks at one it does not know.
-        if !row.replica_types.contains(&type_.as_str()) {
+        // TFJob's webhook looks at no type, and its controller folds their case (PT-DEF-2).
+        let is_known = match row.kind {
+            Kind::TensorFlow => row.replica_type(type_).is_some(),
+            Kind::PyTorch | Kind::Mpi | Kind::XgBoost | Kind::Paddle | Kind::Jax => {
+                row.replica_types.contains(&type_.as_str())
+            }
+        };
+        if !is_known {
             errors.push(FieldError::not_supported(&path, type_.as_str(), row.replica_types));
         }
         containers(place, &path, spec, errors);
@@ -158,7 +164,8 @@ fn replica_specs(place: &Place, specs: &Map<String, Value>, errors: &mut Vec<Fie
             errors.push(FieldError::not_supported(format!("{path}.restartPolicy"), policy, &RestartPolicy::NAMES));
         }
     }
-    let leaders = specs.keys().filter(|type_| row.leaders.contains(&type_.as_str())).count();
+    let types = specs.keys().filter_map(|type_| row.replica_type(type_));
+    let leaders = types.filter(|type_| row.leaders.contains(type_)).count();
     match row.kind {
         Kind::TensorFlow if leaders > 1 => {
             errors.push(FieldError::forbidden(place.path, "must not have more than 1 Chief or Master role"));

@@ -145,6 +145,6 @@ fn add_requests(sums: &mut BTreeMap<String, Quantity>, container: &Value) {
         let text = amount.as_str().map_or_else(|| amount.to_string(), str::to_owned);
         // The API server has refused what is no quantity.
         let amount = Quantity::parse(&text).unwrap_or(Quantity::ZERO);
-        sums.entry(name.clone()).and_modify(|sum| *sum = *sum + amount).or_insert(amount);
+        sums.entry(name.clone()).and_modify(|sum| *sum += amount).or_insert(amount);
     }
 }

@@ -140,6 +140,26 @@ fn a_running_pod_that_is_deleted_counts_as_failed() {
     assert_eq!(stage.pods().len(), 2);
 }
 
+// PT-RST-3, PT-BKF-5
+#[test]
+fn how_a_deleted_pod_ends_does_not_matter() {
+    for code in [0, 1, 143] {
+        let mut stage = Stage::torch(1, "ExitCode", json!({"runPolicy": {"backoffLimit": 1}}));
+        stage.settle();
+        stage.run_all();
+        stage.world.edit("Pod", "x-worker-0", json!({"metadata": {"finalizers": ["held"]}}));
+        stage.world.delete("Pod", "x-worker-0");
+        stage.settle();
+        stage.end_as("x-worker-0", "Failed", Some(code));
+        stage.settle();
+        assert_eq!(stage.conditions(), ["Created", "Restarting"], "{code}");
+        assert_eq!(stage.job()["metadata"]["annotations"], Value::Null, "{code}: we did not cause it");
+        stage.world.edit("Pod", "x-worker-0", json!({"metadata": {"finalizers": null}}));
+        stage.settle();
+        assert_eq!(stage.conditions(), ["Created", "Running"], "{code}");
+    }
+}
+
 // PT-DEC-18
 #[test]
 fn a_job_that_asks_for_it_restarts_as_a_whole() {

@@ -62,7 +62,8 @@ fn verdict(round: &Round, replica: &Replica, pod: &Pod) -> Verdict {
     };
     let own = match replica.restart_policy {
         RestartPolicy::ExitCode => {
-            let code = exit_code(round, replica, pod);
+            // How a pod ends that was told to go says nothing of its work.
+            let code = exit_code(round, replica, pod).filter(|_| !pods::is_being_deleted(pod));
             if code.is_none_or(|code| code >= RETRYABLE_MIN) { Verdict::Replace } else { Verdict::Permanent }
         }
         RestartPolicy::Never => Verdict::Fatal,

@@ -46,7 +46,8 @@ pub fn is_recorded_first(round: &mut Round, course: &Course) -> bool {
     let known = listed(round);
     let is_whole = is_whole_job(round);
     // A pod that somebody else deletes needs no replacing by us, but takes the whole job with it.
-    let is_new = |pod: &Pod| !is_listed(&known, pod) && (is_whole || pods::is_failed(pod));
+    let is_ours = |pod: &Pod| pods::is_failed(pod) && !pods::is_being_deleted(pod);
+    let is_new = |pod: &Pod| !is_listed(&known, pod) && (is_whole || is_ours(pod));
     let new: Vec<_> = course.failing.iter().map(|(_, pod)| *pod).filter(|pod| is_new(pod)).collect();
     if new.is_empty() {
         return false;
