@@ -71,14 +71,14 @@ build_image() {
     tar --create --file "$1" --directory "$folder" manifest.json config.json layer.tar
 }
 
-# Processes of this home, by its path in their command, environment or mounts; `kind pid` a line.
+# Processes of this home, by its path in their command or their root; `kind pid` a line.
 own_processes() {
     local folder
     for folder in /proc/[0-9]*; do
         [ "$folder" != "/proc/$$" ] && [ "$folder" != "/proc/$BASHPID" ] || continue
         if tr '\0' '\n' 2>/dev/null <"$folder/cmdline" | grep -qF "$VOLLEY_HOME" ||
             { [ "$(readlink "$folder/ns/mnt" 2>/dev/null)" != "$(readlink /proc/self/ns/mnt)" ] &&
-                grep -qF "$VOLLEY_HOME" "$folder/mountinfo" 2>/dev/null; }; then
+                awk '$5 == "/"' "$folder/mountinfo" 2>/dev/null | grep -qF "$VOLLEY_HOME"; }; then
             echo "process ${folder#/proc/}"
         fi
     done
@@ -152,7 +152,7 @@ until [[ $(why_not) == *"Insufficient nvidia.com/gpu"* ]]; do
     tries=$((tries + 1))
     [ "$tries" -lt 100 ] || { echo "the fifth job does not say why it waits" >&2; exit 1; }
 done
-show why_not
+show kubectl get events --field-selector reason=FailedScheduling --output 'jsonpath={.items[-1:].message}'
 echo
 expect Pending phase_of train-5
 show kubectl exec "$(pod_of train-3)" -- touch /tmp/enough

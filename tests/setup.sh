@@ -40,6 +40,8 @@ need curl curl
 need kubectl kubernetes-client
 need busybox busybox-static
 need ip iproute2
+need nft nftables
+need iptables iptables
 need setpriv util-linux
 need docker-registry docker-registry
 need python3 python3

@@ -60,10 +60,7 @@ fn every_kubectl_describes_the_common_kinds() {
             (
                 &["pod", "p"],
                 &[
-                    "Name: p\n",
-                    "Service Account: default\n",
-                    "Status: Pending\n",
-                    "QoS Class: BestEffort\n",
+                    "Name: p\n", "Service Account: default\n", "Status: Pending\n", "QoS Class: BestEffort\n",
                     "an event",
                 ],
             ),

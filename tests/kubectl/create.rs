@@ -11,12 +11,7 @@ const GENERATORS: &[(&str, &[&str])] = &[
     (
         "secret/pull",
         &[
-            "create",
-            "secret",
-            "docker-registry",
-            "pull",
-            "--docker-server=r.example.com",
-            "--docker-username=u",
+            "create", "secret", "docker-registry", "pull", "--docker-server=r.example.com", "--docker-username=u",
             "--docker-password=p",
         ],
     ),

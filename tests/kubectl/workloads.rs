@@ -116,13 +116,7 @@ fn every_kubectl_scales() {
         let said = space.fails(&["scale", "deploy/web", "--current-replicas=3", "--replicas=1"]);
         assert!(said.contains("Expected replicas to be 3, was 0"), "{said}");
         let said = space.fails(&[
-            "patch",
-            "deploy",
-            "web",
-            "--subresource=scale",
-            "--type=merge",
-            "-p",
-            r#"{"spec":{"replicas":-1}}"#,
+            "patch", "deploy", "web", "--subresource=scale", "--type=merge", "-p", r#"{"spec":{"replicas":-1}}"#,
         ]);
         assert!(said.contains("spec.replicas: Invalid value: -1: must be greater than or equal to 0"), "{said}");
     });

@@ -13,8 +13,15 @@ fn busy(world: &World) {
     let limits = json!({"limits": {"memory": "64Mi", "cpu": "500m"}});
     let given = json!({"volumeMounts": mounts, "resources": limits});
     let script = "(setsid sleep 2000 &); echo up; exec sleep 1000";
-    world.create(&pod("plain", script).main(given.clone()).spec(json!({ "volumes": volumes })));
-    world.create(&pod("oci", script).main(given).main(json!({"image": BUSYBOX})).spec(json!({ "volumes": volumes })));
+    world.create(
+        &pod("plain", script).main(given.clone()).spec(json!({ "volumes": volumes, "restartPolicy": "Always" })),
+    );
+    world.create(
+        &pod("oci", script)
+            .main(given)
+            .main(json!({"image": BUSYBOX}))
+            .spec(json!({ "volumes": volumes, "restartPolicy": "Always" })),
+    );
     world.create(&json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
         "spec": {"selector": {"a": "b"}, "ports": [{"port": 80}]}}));
     for name in ["plain", "oci"] {
@@ -53,7 +60,7 @@ fn nothing_of_a_volley_that_is_down_is_left() {
     busy(&world);
     world.note();
     world.down();
-    assert_eq!(world.traces().left(), Vec::<String>::new());
+    eventually("nothing is left", || world.traces().left().is_empty().then_some(()));
     world.up();
     let again = world.until_ready("oci");
     assert!(container(&again)["state"]["running"].is_object(), "the pods that were to run run again");

@@ -31,8 +31,11 @@ fn identities(world: &World) -> BTreeMap<String, (String, String, Value)> {
     world.pods().iter().filter(steady).map(|pod| (name(pod), identity(pod))).collect()
 }
 
+/// The processes of the steady pods.
 fn sleepers(world: &World) -> BTreeSet<u32> {
-    world.traces().processes().iter().filter(|process| process.command == "sleep").map(|process| process.pid).collect()
+    let is_steady =
+        |pid: &u32| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == b"sleep\0100000\0");
+    world.traces().processes().iter().map(|process| process.pid).filter(is_steady).collect()
 }
 
 /// An image that nobody has pulled yet, on a base that is shared.
@@ -59,7 +62,7 @@ fn running_pods_outlive_thirty_deaths_of_volley() {
     }
     world.until_ready("counts");
     let (before, pids) = (identities(&world), sleepers(&world));
-    assert!(pids.len() >= usize::try_from(PODS).unwrap(), "{pids:?}");
+    assert_eq!(pids.len(), usize::try_from(PODS).unwrap(), "{pids:?}");
     for round in 0..KILLS {
         let name = format!("round-{round}");
         let work = match random.random_range(0..3) {
@@ -87,13 +90,25 @@ fn running_pods_outlive_thirty_deaths_of_volley() {
         assert_eq!(container(&ended)["restartCount"], 0);
     }
     assert_eq!(identities(&world), before);
-    assert!(pids.is_subset(&sleepers(&world)), "the same processes go on");
+    assert_eq!(sleepers(&world), pids, "the same processes go on");
     let numbers: Vec<u32> = world.logs("counts").lines().map(|line| line.parse().unwrap()).collect();
     assert!(
         numbers.iter().copied().eq(1..=u32::try_from(numbers.len()).unwrap()),
         "the log has no gap and no repetition"
     );
     assert!(numbers.len() > 30, "{numbers:?}");
+}
+
+#[test]
+fn a_volley_that_is_asked_to_end_leaves_its_pods() {
+    let mut world = World::start(&[]);
+    world.create(&pod("stays", "echo up; exec sleep 1000"));
+    let before = identity(&world.until_ready("stays"));
+    world.end("-TERM");
+    assert!(world.traces().processes().iter().any(|process| process.command == "sleep"));
+    world.up();
+    assert_eq!(identity(&world.until_ready("stays")), before);
+    assert_eq!(world.exec("stays", "echo well").stdout, "well\n");
 }
 
 #[test]

@@ -56,9 +56,13 @@ fn a_container_that_is_not_alive_is_started_again() {
 #[test]
 fn a_startup_probe_holds_the_others_back() {
     let world = World::start(&[]);
+    load_busybox(&world);
     let startup = json!({"exec": {"command": ["test", "-e", "/tmp/up"]}, "periodSeconds": 1, "failureThreshold": 60});
     let liveness = json!({"exec": {"command": ["test", "-e", "/tmp/up"]}, "periodSeconds": 1, "failureThreshold": 1});
-    world.create(&pod("slow", "exec sleep 1000").main(json!({"startupProbe": startup, "livenessProbe": liveness})));
+    world.create(
+        &pod("slow", "exec sleep 1000")
+            .main(json!({"image": BUSYBOX, "startupProbe": startup, "livenessProbe": liveness})),
+    );
     world.until_event("slow", "Unhealthy", "Startup probe failed");
     assert_eq!(container(&world.pod("slow"))["started"], false);
     assert_eq!(world.exec("slow", "touch /tmp/up").code, 0);

@@ -102,7 +102,8 @@ fn every_kubectl_follows_a_log_to_its_end() {
         world.until_logged(&name, "first");
         let follows = Running::start(world.kubectl_with(kubectl, &["logs", "-f", &name]));
         assert_eq!(follows.line(), "first");
-        assert_eq!(world.exec(&name, "touch /tmp/go").code, 0);
+        // The exit code says nothing: the end of the pod may take the command with it.
+        world.exec(&name, "touch /tmp/go");
         assert_eq!(follows.line(), "last");
         assert_eq!(follows.end(), 0);
         world.until_phase(&name, "Succeeded");
@@ -166,17 +167,7 @@ fn every_kubectl_runs_a_pod_and_shows_its_output() {
     for kubectl in kubectls() {
         let name = format!("once-{}", kubectl.minor);
         let args = [
-            "run",
-            &name,
-            "--image",
-            BUSYBOX,
-            "--restart=Never",
-            "--rm",
-            "-i",
-            "-q",
-            "--",
-            "sh",
-            "-c",
+            "run", &name, "--image", BUSYBOX, "--restart=Never", "--rm", "-i", "-q", "--", "sh", "-c",
             "read x; echo got $x",
         ];
         let printed = ok(&world, kubectl, &args, "words\n");
@@ -189,17 +180,7 @@ fn every_kubectl_runs_a_pod_and_shows_its_output() {
 fn a_running_pod_can_be_debugged() {
     let world = world();
     let args = [
-        "debug",
-        "web",
-        "--image",
-        BUSYBOX,
-        "--target=main",
-        "-c",
-        "look",
-        "--",
-        "sh",
-        "-c",
-        "hostname; ps; sleep 1000",
+        "debug", "web", "--image", BUSYBOX, "--target=main", "-c", "look", "--", "sh", "-c", "hostname; ps; sleep 1000",
     ];
     world.kubectl(&args);
     let seen = world.until_pod("web", "the debugger runs", |pod| {

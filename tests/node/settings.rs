@@ -31,7 +31,7 @@ fn variables_come_from_everywhere_and_expand_in_order() {
     ]);
     let env_from = json!([{"prefix": "M_", "configMapRef": {"name": "map"}}]);
     let words = "for v in A B MAP SECRET POD LABEL LIMIT M_size HOSTNAME MY_WEB_SERVICE_PORT MY_WEB_PORT; do \
-        eval echo $v=\\\"\\$$v\\\"; done; [ -n \"$ADDRESS\" ] && [ -n \"$KUBERNETES_SERVICE_HOST\" ] && echo there; \
+        echo $v=`printenv $v`; done; [ -n \"$ADDRESS\" ] && [ -n \"$KUBERNETES_SERVICE_HOST\" ] && echo there; \
         echo \"$@\"";
     let given = pod("given", "").main(json!({"env": env, "envFrom": env_from, "args": ["sh", "$(A)", "$(NONE)"],
         "command": ["sh", "-c", words], "resources": {"limits": {"memory": "64Mi"}}}));

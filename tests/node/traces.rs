@@ -50,7 +50,7 @@ impl Traces {
         }
     }
 
-    /// The processes of this home: named in their command or environment, or in a mount namespace with its files.
+    /// The processes of this home: named in their command or environment, or on its files.
     pub fn processes(&self) -> Vec<Process> {
         let own_mounts = fs::read_link("/proc/self/ns/mnt").unwrap();
         let entries = fs::read_dir("/proc").unwrap().flatten();
@@ -58,7 +58,7 @@ impl Traces {
         let is_ours = |folder: &Path| {
             let mentions = |file: &str| contains(&fs::read(folder.join(file)).unwrap_or_default(), &self.home);
             let is_apart = fs::read_link(folder.join("ns/mnt")).is_ok_and(|mounts| mounts != own_mounts);
-            mentions("cmdline") || mentions("environ") || (is_apart && mentions("mountinfo"))
+            mentions("cmdline") || mentions("environ") || (is_apart && has_root_of(folder, &self.home))
         };
         let mut found = Vec::new();
         for pid in pids.filter(|pid| *pid != std::process::id()) {
@@ -96,6 +96,12 @@ impl Traces {
     pub fn bridges(&self) -> &BTreeSet<String> {
         &self.bridges
     }
+}
+
+/// Whether a process's root is a layer of this home. Other mounts prove nothing: every mount namespace has copies.
+fn has_root_of(process: &Path, home: &str) -> bool {
+    let mounts = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
+    mounts.lines().any(|line| line.split(' ').nth(4) == Some("/") && line.contains(home))
 }
 
 fn contains(bytes: &[u8], text: &str) -> bool {

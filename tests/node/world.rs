@@ -46,7 +46,9 @@ impl World {
     pub fn start_as(is_root: bool, flags: &[&str]) -> World {
         let own = fs::read_to_string("/proc/self/status").unwrap();
         assert!(own.contains("\nUid:\t0\t0\t"), "these tests start containers as root: run them as root");
-        let folder = tempfile::tempdir().unwrap();
+        // Not in /tmp: without root, a machine's folder is shown entry by entry when somebody's mounts are below it, and
+        // that one may have thousands.
+        let folder = tempfile::tempdir_in("/var/tmp").unwrap();
         let home = folder.path().join("home");
         fs::create_dir_all(folder.path().join("user")).unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -113,9 +115,14 @@ impl World {
 
     /// SIGKILL to the server; pods go on without it.
     pub fn kill(&self) {
+        self.end("-9");
+    }
+
+    /// Sends the server a signal that ends it.
+    pub fn end(&self, signal: &str) {
         let pid = self.pid().to_string();
         self.note();
-        assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
         eventually("the process is gone", || (!Path::new("/proc").join(&pid).join("ns/mnt").exists()).then_some(()));
     }
 
@@ -353,10 +360,15 @@ impl Drop for World {
             eprintln!("the end of volley's log:\n{}", self.log());
         }
         if !self.is_down {
-            let output = finish(self.volley_command(&["down"]), "");
+            let output = finish(self.volley_command(&["down", "--grace", "0"]), "");
             assert!(is_failed || output.code == 0, "volley down: {}{}\n{}", output.stdout, output.stderr, self.log());
         }
-        let left = self.traces().left();
+        // The program itself may need a moment after it has said that it ends.
+        let mut left = self.traces().left();
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while !is_failed && !left.is_empty() && Instant::now() < deadline {
+            left = self.traces().left();
+        }
         assert!(is_failed || left.is_empty(), "left on the machine: {left:#?}\n{}", self.log());
     }
 }

@@ -51,15 +51,8 @@ const KINDS: &[(&str, &str)] = &[("meta.v1.DeleteOptions", "/v1/DeleteOptions"),
 
 /// Message fields whose own fields join the parent's in JSON.
 const INLINE: &[&str] = &[
-    "volumesource",
-    "persistentvolumesource",
-    "handler",
-    "ephemeralcontainercommon",
-    "localobjectreference",
-    "ingressrulevalue",
-    "rulewithoperations",
-    "rule",
-    "deviceconfiguration",
+    "volumesource", "persistentvolumesource", "handler", "ephemeralcontainercommon", "localobjectreference",
+    "ingressrulevalue", "rulewithoperations", "rule", "deviceconfiguration",
 ];
 
 /// Structs that strategic merge treats with `$retainKeys` wherever they stand.

@@ -121,12 +121,7 @@ mod tests {
         assert_eq!(names("ServiceAccount"), ["default"; 4]);
         let roles = names("ClusterRole");
         for name in [
-            "cluster-admin",
-            "admin",
-            "edit",
-            "view",
-            "system:basic-user",
-            "system:discovery",
+            "cluster-admin", "admin", "edit", "view", "system:basic-user", "system:discovery",
             "system:public-info-viewer",
         ] {
             assert!(roles.iter().any(|role| role == name), "{name}");

@@ -23,20 +23,8 @@ const FORBIDDEN: &[(&str, &[&str], &str)] = &[
 
 /// Clock, files, network, processes, threads, chance.
 const MACHINE: &[&str] = &[
-    "tokio",
-    "async fn",
-    "async move",
-    "std::fs",
-    "std::env",
-    "std::net::Tcp",
-    "std::net::Udp",
-    "std::process",
-    "std::thread",
-    "SystemTime::now",
-    "Instant::now",
-    "Timestamp::now",
-    "Zoned::now",
-    "rand::",
+    "tokio", "async fn", "async move", "std::fs", "std::env", "std::net::Tcp", "std::net::Udp", "std::process",
+    "std::thread", "SystemTime::now", "Instant::now", "Timestamp::now", "Zoned::now", "rand::",
 ];
 
 pub fn dependencies(tree: &Tree) -> Vec<Finding> {

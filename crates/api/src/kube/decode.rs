@@ -86,7 +86,7 @@ impl Step<'_> {
 }
 
 /// The name that Go's decoder gives to a JSON value of the wrong type.
-fn word(value: &Value) -> &'static str {
+pub fn word(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

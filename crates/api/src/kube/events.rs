@@ -2,7 +2,7 @@
 //!
 //! Fields that only one view names are renamed; everything else, metadata included, passes through.
 
-use super::defaults::rows;
+use super::defaults;
 use serde_json::Value;
 
 /// Field names: in the core view, in the events.k8s.io view.
@@ -31,7 +31,7 @@ pub fn core_to_events(event: &Value) -> Value {
             }
         }
     }
-    rows::fill("events.k8s.io", "Event", &mut view);
+    defaults::fill("events.k8s.io", "Event", &mut view);
     view
 }
 
@@ -39,7 +39,7 @@ pub fn core_to_events(event: &Value) -> Value {
 pub fn events_to_core(event: &Value) -> Value {
     let mut view =
         renamed(event, "v1", |name| NAMES.iter().find(|(_, events)| *events == name).map_or(name, |(core, _)| core));
-    rows::fill("", "Event", &mut view);
+    defaults::fill("", "Event", &mut view);
     view
 }
 

@@ -58,10 +58,6 @@ impl FieldError {
         Self::new(path, Problem::Invalid, format!("Invalid value: {}: {detail}", value.into()))
     }
 
-    pub fn type_invalid(path: impl Into<String>, value: impl Into<Value>, detail: &str) -> Self {
-        Self::new(path, Problem::TypeInvalid, format!("Invalid value: {}: {detail}", value.into()))
-    }
-
     pub fn not_supported(path: impl Into<String>, value: impl Into<Value>, supported: &[&str]) -> Self {
         let list = supported.iter().map(|s| format!("\"{s}\"")).collect::<Vec<_>>().join(", ");
         Self::new(path, Problem::NotSupported, format!("Unsupported value: {}: supported values: {list}", value.into()))

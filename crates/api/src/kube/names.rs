@@ -3,6 +3,8 @@
 //! Every check returns the list of what is wrong, empty when nothing is; one list may hold two complaints (too long
 //! and badly shaped). Lengths are in bytes. Label keys and values say `bytes`, all older checks say `characters`.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 const UNDERSCORE_SUBDOMAIN: &str = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*";
@@ -182,16 +184,6 @@ pub fn environment_name(value: &str) -> Vec<String> {
     vec!["a valid environment variable name must consist only of printable ASCII characters other than '='".to_owned()]
 }
 
-/// A C identifier, the strict shape of an environment variable.
-pub fn c_identifier(value: &str) -> Vec<String> {
-    let starts_right = value.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    if starts_right && value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-        return Vec::new();
-    }
-    let message = "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_'";
-    vec![mismatch(message, "[A-Za-z_][A-Za-z0-9_]*", &["my_name", "MY_NAME", "MyName"])]
-}
-
 pub fn http_header_name(value: &str) -> Vec<String> {
     if !value.is_empty() && value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
         return Vec::new();
@@ -241,14 +233,34 @@ pub fn port_number(value: i64) -> Vec<String> {
 
 /// An IPv4 or IPv6 address; leading zeros are let through as they always were.
 pub fn ip_address(value: &str) -> Vec<String> {
-    let is_octet = |part: &str| {
-        !part.is_empty() && part.trim_start_matches('0').len() <= 3 && part.parse::<u32>().is_ok_and(|n| n < 256)
-    };
-    let is_sloppy_v4 = value.split('.').count() == 4 && value.split('.').all(is_octet);
-    if is_sloppy_v4 || value.parse::<std::net::IpAddr>().is_ok() {
+    if parse_ip(value).is_some() {
         return Vec::new();
     }
     vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()]
+}
+
+/// Reads an address; leading zeros in IPv4 are tolerated, as old objects have them.
+pub fn parse_ip(text: &str) -> Option<IpAddr> {
+    if let Ok(address) = text.parse() {
+        return Some(address);
+    }
+    let octets: Vec<u8> = text.split('.').map(|octet| decimal(octet)?.try_into().ok()).collect::<Option<_>>()?;
+    let octets: [u8; 4] = octets.try_into().ok()?;
+    Some(Ipv4Addr::from(octets).into())
+}
+
+/// Digits only: no sign, no blank.
+fn decimal(text: &str) -> Option<u32> {
+    let digits = !text.is_empty() && text.len() <= 9 && text.bytes().all(|b| b.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten()
+}
+
+/// Reads `address/bits`.
+pub fn parse_network(text: &str) -> Option<(IpAddr, u32)> {
+    let (address, bits) = text.split_once('/')?;
+    let address = parse_ip(address)?;
+    let bits_max = if address.is_ipv4() { 32 } else { 128 };
+    decimal(bits).filter(|bits| *bits <= bits_max).map(|bits| (address, bits))
 }
 
 /// A name that can stand in a URL path: RBAC kinds.

@@ -307,10 +307,6 @@ impl Catalogue {
         self.groups.iter().any(|(g, versions)| &**g == group && versions.iter().any(|v| &**v == version))
     }
 
-    pub fn has_group(&self, group: &str) -> bool {
-        self.groups.iter().any(|(g, _)| &**g == group)
-    }
-
     /// The resources of one group version, by plural.
     pub fn of(&self, group: &str, version: &str) -> Vec<&Arc<Resource>> {
         self.resources.iter().filter(|((g, v, _), _)| &**g == group && &**v == version).map(|(_, r)| r).collect()
@@ -365,16 +361,8 @@ mod tests {
         assert_eq!(
             all,
             [
-                "pods",
-                "replicationcontrollers",
-                "services",
-                "daemonsets",
-                "deployments",
-                "replicasets",
-                "statefulsets",
-                "horizontalpodautoscalers",
-                "cronjobs",
-                "jobs"
+                "pods", "replicationcontrollers", "services", "daemonsets", "deployments", "replicasets",
+                "statefulsets", "horizontalpodautoscalers", "cronjobs", "jobs"
             ]
         );
         assert!(builtin::of("autoscaling", "v1", "Scale").is_some());

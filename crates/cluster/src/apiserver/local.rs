@@ -13,7 +13,6 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use volley_api::kube::status::ApiError;
-use volley_api::kube::text;
 use volley_plan::access::User;
 
 /// A named caller inside the process, such as `job-controller`.
@@ -130,12 +129,6 @@ impl Local<'_> {
         patch: Value,
     ) -> Result<Value, ApiError> {
         self.modify(group, plural, (namespace, name), "status", Change::MergePatch(patch)).await
-    }
-
-    /// Replaces `/status` as a whole, guarded by the resourceVersion in `object`.
-    pub async fn replace_status(&self, group: &str, plural: &str, object: Value) -> Result<Value, ApiError> {
-        let place = (text(&object, "metadata.namespace").to_owned(), text(&object, "metadata.name").to_owned());
-        self.modify(group, plural, (&place.0, &place.1), "status", Change::Replace(object)).await
     }
 
     /// Any change on any subresource.

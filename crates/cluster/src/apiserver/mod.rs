@@ -307,7 +307,7 @@ impl ApiServer {
             upgrade,
         };
         call.warnings.extend(deprecation(&call.resource));
-        if verb == "watch" {
+        if verb == "watch" && call.resource.role != catalogue::Role::Answered {
             let warnings = std::mem::take(&mut call.warnings);
             let mut answer = self.watch(call, form)?;
             answer::warn(&mut answer, &warnings);

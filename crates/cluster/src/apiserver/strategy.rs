@@ -132,12 +132,7 @@ fn carry_metadata(old: &Value, new: &mut Value) {
     let old_meta = &old["metadata"];
     let meta = metadata(new);
     for key in [
-        "uid",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "generation",
-        "name",
+        "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "name",
         "namespace",
     ] {
         match old_meta.get(key) {

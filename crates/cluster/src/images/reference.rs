@@ -308,20 +308,7 @@ mod tests {
     #[test]
     fn broken_names_are_refused_with_the_kubelets_words() {
         for broken in [
-            "",
-            ":",
-            "a:",
-            "a b",
-            "a//b",
-            "/a",
-            "a/",
-            "-a",
-            "a..b",
-            "a___b",
-            "x@sha256:12",
-            "a:b:c",
-            "a:-b",
-            "x.io:y/z",
+            "", ":", "a:", "a b", "a//b", "/a", "a/", "-a", "a..b", "a___b", "x@sha256:12", "a:b:c", "a:-b", "x.io:y/z",
         ] {
             let error = Reference::parse(broken).expect_err(broken).to_string();
             assert_eq!(error, format!("couldn't parse image name {broken:?}: invalid reference format"));

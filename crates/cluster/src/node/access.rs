@@ -221,8 +221,11 @@ async fn beside<T>(main: impl Future<Output = T>, other: impl Future) -> T {
 /// Hands a process's output on until it ends; the end of a terminal is an error of its own.
 async fn copy_out(from: Option<OwnedFd>, to: Option<mpsc::Sender<Bytes>>) {
     let (Some(from), Some(to)) = (from, to) else { return };
-    // Unchecked, because a terminal is read just like a pipe.
-    let Ok(mut from) = pipe::Receiver::from_owned_fd_unchecked(from) else { return };
+    // Unchecked, because a terminal is read just like a pipe; unlike the checked way, this leaves it blocking.
+    let Ok(mut from) = sys::set_nonblocking(&from, true).and_then(|()| pipe::Receiver::from_owned_fd_unchecked(from))
+    else {
+        return;
+    };
     let mut buffer = BytesMut::new();
     loop {
         buffer.reserve(READ_BYTES);
@@ -236,7 +239,9 @@ async fn copy_out(from: Option<OwnedFd>, to: Option<mpsc::Sender<Bytes>>) {
 /// Writes a client's input to a process until either has enough; closes the process's end then.
 async fn copy_in(from: Option<mpsc::Receiver<Bytes>>, to: Option<OwnedFd>) {
     let (Some(mut from), Some(to)) = (from, to) else { return };
-    let Ok(mut to) = pipe::Sender::from_owned_fd_unchecked(to) else { return };
+    let Ok(mut to) = sys::set_nonblocking(&to, true).and_then(|()| pipe::Sender::from_owned_fd_unchecked(to)) else {
+        return;
+    };
     while let Some(piece) = from.recv().await {
         if to.write_all(&piece).await.is_err() {
             return;

@@ -81,6 +81,7 @@ impl Making<'_> {
         let mut demand = spec::Container::new(self.id, self.root()?, process);
         demand.name.clone_from(&container.name);
         demand.attempt = self.attempt_number;
+        demand.beside = self.target();
         demand.read_only_root = read_only_root;
         self.open_paths(&security, &mut demand);
         demand.resources = self.resources();
@@ -90,6 +91,13 @@ impl Making<'_> {
         self.drop_mounts_of_the_process_mode(&mut mounts)?;
         (demand.mounts, demand.devices) = (mounts, devices);
         Ok(demand)
+    }
+
+    /// The container that an ephemeral one is to look at.
+    fn target(&self) -> Option<String> {
+        let ephemerals = self.pod.spec.as_ref()?.ephemeral_containers.as_ref()?;
+        let own = ephemerals.iter().find(|ephemeral| ephemeral.name == self.container.name)?;
+        own.target_container_name.clone().filter(|name| !name.is_empty())
     }
 
     fn mode(&self) -> Mode {

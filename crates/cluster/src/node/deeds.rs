@@ -35,6 +35,9 @@ const LAST_LINES: u64 = 80;
 /// A hook has no time limit of its own: the pod's grace ends it. This is only the end of all patience.
 const HOOK_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
+/// Before a shim that lives but does not answer is asked again.
+const WATCH_PAUSE: Duration = Duration::from_millis(50);
+
 /// What a worker is told.
 pub enum Note {
     /// The stored object has changed.
@@ -155,29 +158,19 @@ impl Deeds {
     pub fn watch(&self, shim: client::Pod) {
         let outbox = self.outbox.clone();
         tokio::spawn(async move {
-            if let Ok(mut watch) = shim.watch().await {
-                let ended: Vec<(String, Exit)> = watch
-                    .state
-                    .containers
-                    .iter()
-                    .filter_map(|(id, found)| Some((id.clone(), found.exit.clone()?)))
-                    .collect();
-                for (id, exit) in ended {
-                    if outbox.send(Note::Ended { id, exit }).await.is_err() {
-                        return;
+            let ends = loop {
+                if forward_ends(&shim, &outbox).await.is_none() {
+                    return;
+                }
+                match client::Pod::adopt(shim.folder()).await {
+                    // Only the connection broke.
+                    Ok(Adopted::Running(_)) | Err(_) => tokio::time::sleep(WATCH_PAUSE).await,
+                    Ok(Adopted::Dead(state)) => {
+                        let ended = state.containers.into_iter();
+                        break ended.filter_map(|(id, found)| Some((id, found.exit?))).collect();
                     }
+                    Ok(Adopted::Nothing) => break BTreeMap::new(),
                 }
-                while let Ok(Some((id, exit))) = watch.next().await {
-                    if outbox.send(Note::Ended { id, exit }).await.is_err() {
-                        return;
-                    }
-                }
-            }
-            let ends = match client::Pod::adopt(shim.folder()).await {
-                Ok(Adopted::Dead(state)) => {
-                    state.containers.into_iter().filter_map(|(id, found)| Some((id, found.exit?))).collect()
-                }
-                Ok(Adopted::Running(_) | Adopted::Nothing) | Err(_) => BTreeMap::new(),
             };
             let _worker_has_left = outbox.send(Note::ShimGone(ends)).await;
         });
@@ -328,6 +321,20 @@ impl Deeds {
         }
         String::from_utf8_lossy(&text).into_owned()
     }
+}
+
+/// Tells of the ends that there were and that come, until the connection ends; `None` when nobody listens any more.
+async fn forward_ends(shim: &client::Pod, outbox: &mpsc::Sender<Note>) -> Option<()> {
+    let Ok(mut watch) = shim.watch().await else { return Some(()) };
+    let state = &watch.state.containers;
+    let ended = state.iter().filter_map(|(id, found)| Some((id.clone(), found.exit.clone()?)));
+    for (id, exit) in ended.collect::<Vec<_>>() {
+        outbox.send(Note::Ended { id, exit }).await.ok()?;
+    }
+    while let Ok(Some((id, exit))) = watch.next().await {
+        outbox.send(Note::Ended { id, exit }).await.ok()?;
+    }
+    Some(())
 }
 
 fn place(pod: &Pod) -> (&str, &str) {

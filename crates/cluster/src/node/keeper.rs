@@ -4,6 +4,7 @@ use super::Parts;
 use crate::images::auth::Keyring;
 use crate::images::digest::Digest;
 use crate::images::error::ImageError;
+use crate::images::flight::Stage;
 use crate::images::pull::PullPolicy;
 use crate::images::reference::{ImageMap, Reference, Source, resolve};
 use crate::images::store::{Image, Store};
@@ -12,13 +13,14 @@ use parking_lot::RwLock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use volley_plan::control::{Event, EventType};
 use volley_plan::node::environment::ImageConfig;
 
 /// The image id that clients see of a container on the machine's own file system.
 const HOST: &str = "host";
-/// Progress is worth a line in the log at most this often.
-const PROGRESS_EVERY_S: u64 = 5;
+/// Progress is worth an event at most this often.
+const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
 pub struct Keeper {
     pub store: Store,
@@ -100,13 +102,13 @@ impl Keeper {
     }
 
     /// Asks the registry for the image, with the pod's secrets and the machine's own credentials.
-    pub async fn pull(&self, parts: &Parts, pod: &Pod, written: &str) -> Result<Obtained, ImageError> {
+    pub async fn pull(&self, parts: &Arc<Parts>, pod: &Pod, written: &str) -> Result<Obtained, ImageError> {
         let began = Instant::now();
         let Source::Image(reference) = resolve(written, &self.maps.read())? else {
             return Ok(Obtained { image_id: HOST.to_owned(), size_bytes: 0, took_ms: 0 });
         };
         let keyring = keyring(parts, pod)?;
-        let image = self.store.pull(&reference, &keyring, PullPolicy::Always, progress(&reference)).await?;
+        let image = self.store.pull(&reference, &keyring, PullPolicy::Always, progress(parts, pod, &reference)).await?;
         self.show().await;
         let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         Ok(Obtained { image_id: image.pinned(), size_bytes: image.size, took_ms })
@@ -140,13 +142,27 @@ impl Keeper {
     }
 }
 
-fn progress(reference: &Reference) -> crate::images::flight::OnProgress {
-    let (name, told) = (reference.to_string(), parking_lot::Mutex::new(Instant::now()));
+/// Tells users of a pull that takes long how far it is.
+fn progress(parts: &Arc<Parts>, pod: &Pod, reference: &Reference) -> crate::images::flight::OnProgress {
+    let (parts, about, name) = (parts.clone(), super::about(pod), reference.to_string());
+    // What has come of each layer, of how much; and when that was told last.
+    let state = parking_lot::Mutex::new((BTreeMap::new(), Instant::now()));
     Arc::new(move |progress| {
-        let mut told = told.lock();
-        if told.elapsed().as_secs() >= PROGRESS_EVERY_S {
-            *told = Instant::now();
-            tracing::info!(image = name, ?progress, "pulling");
+        let mut state = state.lock();
+        let came = match progress.stage {
+            Stage::Waiting => 0,
+            Stage::Downloading(bytes) => bytes,
+            Stage::Unpacking | Stage::Done => progress.total,
+        };
+        state.0.insert(progress.layer.clone(), (came, progress.total));
+        if state.1.elapsed() >= PROGRESS_EVERY {
+            state.1 = Instant::now();
+            let came: u64 = state.0.values().map(|(came, _)| came >> 20).sum();
+            let total: u64 = state.0.values().map(|(_, total)| total >> 20).sum();
+            let message = format!("Pulling image {name:?}: {came} of {total} MiB are here");
+            let (kind, reason) = (EventType::Normal, "Pulling".to_owned());
+            let about = about.clone();
+            parts.reporter.report(Event { kind, reason, message, about, component: "kubelet", field_path: None });
         }
     })
 }

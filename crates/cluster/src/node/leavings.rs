@@ -40,20 +40,26 @@ fn folders(home: &Path) -> Result<BTreeMap<String, PathBuf>, ClearError> {
     Ok(entries.flatten().filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path()))).collect())
 }
 
-/// Takes over what runs. A pod whose record cannot be read is ended and starts anew, if its object is still there.
+/// Takes over what runs. A pod whose record cannot be read is ended and starts anew, if its object is still there; one that
+/// cannot be reached is left alone, and its folder keeps a second one from starting beside it.
 pub async fn adopt(home: &Path) -> Result<BTreeMap<String, Adopted>, ClearError> {
     let adoptions = folders(home)?.into_iter().map(|(uid, folder)| async move {
-        match Record::read(&folder) {
-            Some(record) => adopt_pod(&folder, record).await.map(|adopted| Some((uid, adopted))),
-            None => {
-                end_pod(&folder, Duration::ZERO).await?;
+        let adopted = match Record::read(&folder) {
+            Some(record) => adopt_pod(&folder, record).await.map(Some),
+            None => end_pod(&folder, Duration::ZERO).await.map(|_| {
                 let _read_only_by_then = crate::images::tree::remove_tree(&folder);
-                Ok(None)
+                None
+            }),
+        };
+        match adopted {
+            Ok(adopted) => adopted.map(|adopted| (uid, adopted)),
+            Err(error) => {
+                tracing::error!(error = chain(&error), "a pod of an earlier run could not be taken over");
+                None
             }
         }
     });
-    let adopted: Vec<Result<Option<_>, ClearError>> = futures::future::join_all(adoptions).await;
-    adopted.into_iter().filter_map(Result::transpose).collect()
+    Ok(futures::future::join_all(adoptions).await.into_iter().flatten().collect())
 }
 
 async fn adopt_pod(folder: &Path, mut record: Record) -> Result<Adopted, ClearError> {

@@ -41,6 +41,7 @@ use crate::runtime::client::{Launcher, Pod as Shim, RuntimeError};
 use crate::runtime::spec::Mode;
 use gpus::{GpuUsage, Gpus};
 use grants::Grants;
+use k8s_openapi::api::core::v1::Pod;
 use keeper::Keeper;
 use machine::Machine;
 use network::{Network, NetworkError};
@@ -54,7 +55,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use volley_api::kube::status::ApiError;
-use volley_plan::node::pressure::{ContainerUsage, PodUsage};
+use volley_plan::control::Target;
+use volley_plan::node::pressure::{ContainerUsage, PodUsage, storage_over_limit};
 use volley_plan::node::seen::Eviction;
 use volumes::Volumes;
 
@@ -290,6 +292,17 @@ impl Node {
     }
 }
 
+/// The pod as events name it.
+fn about(pod: &Pod) -> Target {
+    Target {
+        api_version: "v1".to_owned(),
+        kind: "Pod".to_owned(),
+        namespace: pod.metadata.namespace.clone(),
+        name: pod.metadata.name.clone().unwrap_or_default(),
+        uid: pod.metadata.uid.clone().unwrap_or_default(),
+    }
+}
+
 async fn images_in_use(parts: &Parts) -> BTreeSet<Digest> {
     let pods: Vec<_> = parts.pods.entries().iter().filter(|entry| !entry.is_over()).map(|entry| entry.pod()).collect();
     let names = pods.iter().flat_map(|pod| volley_plan::node::containers(pod)).filter_map(|container| container.image);
@@ -335,16 +348,30 @@ fn pods_usage(parts: &Parts, sampler: &usage::Sampler) -> Vec<PodUsage> {
     let measure = |entry: &Arc<pods::Entry>| {
         let (pod, measured) = (entry.pod(), sampler.pod(&entry.uid));
         let folder = paths::pods(&parts.home).join(&entry.uid);
-        let number = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-        let containers = volley_plan::node::containers(&pod).into_iter().map(|container| ContainerUsage {
-            memory_bytes: measured.get(&container.name).map_or(0, |usage| number(usage.memory_bytes)),
-            disk_bytes: number(volumes::usage(&paths::logs(&folder, &container.name))),
-            name: container.name,
-        });
-        let volume_bytes = number(volumes::usage(&paths::volumes(&folder)));
-        PodUsage { containers: containers.collect(), volume_bytes, pod: (*pod).clone(), processes: 0 }
+        let mut containers = containers_usage(&pod, &folder, entry.handle().as_ref());
+        for container in &mut containers {
+            container.memory_bytes = measured.get(&container.name).map_or(0, |usage| signed(usage.memory_bytes));
+        }
+        let volume_bytes = signed(volumes::usage(&paths::volumes(&folder)));
+        PodUsage { containers, volume_bytes, pod: (*pod).clone(), processes: 0 }
     };
     alive.map(measure).collect()
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+/// The disk that each container uses: its logs and its writable layer. Walks them; may block.
+fn containers_usage(pod: &Pod, folder: &Path, handle: Option<&Handle>) -> Vec<ContainerUsage> {
+    let layers = handle.and_then(|handle| Some(handle.shim.as_ref()?.folder().join("scratch")));
+    let usage = |name: String| {
+        let id = handle.and_then(|handle| handle.containers.get(&name)).map(|(id, _)| id);
+        let layer = layers.as_ref().zip(id).map_or(0, |(layers, id)| volumes::usage(&layers.join(id)));
+        let disk_bytes = signed(layer.saturating_add(volumes::usage(&paths::logs(folder, &name))));
+        ContainerUsage { name, memory_bytes: 0, disk_bytes }
+    };
+    volley_plan::node::containers(pod).into_iter().map(|container| usage(container.name)).collect()
 }
 
 /// Where there is no name server, pods find each other by their hosts files, which follow what is there.
@@ -362,13 +389,18 @@ async fn keep_hosts(parts: Arc<Parts>) {
     }
 }
 
-/// Evicts pods whose volumes have outgrown their own limits.
+/// Evicts pods whose files have outgrown their own limits.
 async fn watch_limits(parts: Arc<Parts>) {
     loop {
         tokio::time::sleep(LIMITS_EVERY).await;
         for entry in parts.pods.entries().into_iter().filter(|entry| entry.is_taken() && !entry.is_over()) {
-            let (pod, folder) = (entry.pod(), paths::volumes(&paths::pods(&parts.home).join(&entry.uid)));
-            let over = tokio::task::spawn_blocking(move || volumes::usage_over_limit(&pod, &folder)).await;
+            let (pod, folder) = (entry.pod(), paths::pods(&parts.home).join(&entry.uid));
+            let handle = entry.handle();
+            let over = tokio::task::spawn_blocking(move || {
+                volumes::usage_over_limit(&pod, &paths::volumes(&folder))
+                    .or_else(|| storage_over_limit(&containers_usage(&pod, &folder, handle.as_ref()), &pod))
+            })
+            .await;
             if let Ok(Some(message)) = over {
                 parts.pods.evict(&entry.uid, Eviction { message, grace_seconds: 1 });
             }

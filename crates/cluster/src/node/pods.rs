@@ -201,11 +201,11 @@ impl Feeder {
         }
         let uid = head.metadata.uid;
         let pod: Pod = serde_json::from_slice(&stored.value).ok()?;
-        let known = self.parts.pods.entry(&uid);
-        if let Some(entry) = known
-            && entry.outbox.send(Note::Object(Box::new(pod.clone()))).await.is_ok()
-        {
-            return Some(uid);
+        if let Some(entry) = self.parts.pods.entry(&uid) {
+            let is_at_rest = entry.outbox.send(Note::Object(Box::new(pod.clone()))).await.is_err();
+            if !is_at_rest || pod.metadata.deletion_timestamp.is_none() {
+                return Some(uid);
+            }
         }
         let adopted = self.left.remove(&uid).or_else(|| self.recall(&uid));
         self.spawn(uid.clone(), pod, adopted);
@@ -234,10 +234,12 @@ impl Feeder {
     fn spawn(&self, uid: String, pod: Pod, adopted: Option<Adopted>) -> Arc<Entry> {
         let (outbox, inbox) = mpsc::channel(NOTES_MAX);
         let is_taken = adopted.as_ref().is_some_and(|adopted| adopted.record.seen.accepted_at.is_some());
+        // Whoever reads the files of a pod at rest goes on doing so.
+        let handle = self.parts.pods.find(&uid);
         let entry = Arc::new(Entry {
             uid: uid.clone(),
             outbox: outbox.clone(),
-            shown: Mutex::new((None, Arc::new(pod.clone()))),
+            shown: Mutex::new((handle, Arc::new(pod.clone()))),
             is_taken: AtomicBool::new(is_taken),
             is_over: AtomicBool::new(false),
         });

@@ -5,6 +5,8 @@
 
 use super::Handles;
 use crate::apiserver::node_door::Usage;
+use crate::runtime::client::{Pod, RuntimeError};
+use crate::runtime::wire::FaultKind;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -112,10 +114,9 @@ impl Sampler {
             let Some(shim) = handle.shim else { continue };
             for (name, (id, _)) in handle.containers.into_iter().filter(|(_, (_, is_running))| *is_running) {
                 if self.is_due(&uid, &name, &id, now)
-                    && let Ok(stats) = shim.stats(&id).await
+                    && let Some(sample) = container(&shim, &id).await
                 {
-                    let (cpu_ns, memory_bytes) = (stats.cpu_usage_ns, stats.memory_working_set_bytes);
-                    self.take(&uid, &name, &id, Sample { at: Timestamp::now(), cpu_ns, memory_bytes });
+                    self.take(&uid, &name, &id, sample);
                 }
                 running.entry(uid.clone()).or_default().insert(name, id);
             }
@@ -152,6 +153,49 @@ impl Readings {
     }
 }
 
+/// What a container has used so far, by its cgroup or, where it has none, by its processes.
+async fn container(shim: &Pod, id: &str) -> Option<Sample> {
+    match shim.stats(id).await {
+        Ok(stats) => Some(Sample {
+            at: Timestamp::now(),
+            cpu_ns: stats.cpu_usage_ns,
+            memory_bytes: stats.memory_working_set_bytes,
+        }),
+        Err(RuntimeError::Fault(fault)) if fault.kind == FaultKind::Unsupported => {
+            let pid = shim.state().await.ok()?.containers.get(id)?.started.process.pid;
+            tokio::task::spawn_blocking(move || family(pid)).await.ok()
+        }
+        Err(_) => None,
+    }
+}
+
+/// A process and all that descend from it. Memory that they share is counted for each.
+fn family(first: i32) -> Sample {
+    let mut sample = Sample { at: Timestamp::now(), cpu_ns: 0, memory_bytes: 0 };
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let all: BTreeMap<i32, (i32, u64)> = pids.filter_map(|pid| Some((pid, parent_and_cpu_ns(pid)?))).collect();
+    let descends = |pid: i32| {
+        let line = std::iter::successors(Some(pid), |pid| all.get(pid).map(|(parent, _)| *parent));
+        line.take(all.len() + 1).any(|ancestor| ancestor == first)
+    };
+    for (pid, (_, cpu_ns)) in all.iter().filter(|(pid, _)| descends(**pid)) {
+        sample.cpu_ns += cpu_ns;
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        sample.memory_bytes += kibibytes(&status, "VmRSS").unwrap_or(0) * 1024;
+    }
+    sample
+}
+
+/// From `/proc/<pid>/stat`; the time of children that were waited for counts with their parent's.
+fn parent_and_cpu_ns(pid: i32) -> Option<(i32, u64)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before the bracket may hold blanks and brackets of its own.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    let ticks: Option<u64> = fields.get(11..15)?.iter().map(|ticks| ticks.parse::<u64>().ok()).sum();
+    Some((fields.get(1)?.parse().ok()?, ticks? * NANOS_PER_TICK))
+}
+
 /// The machine's processor time and its memory in use.
 fn machine(at: Timestamp) -> Option<Sample> {
     let cpu_ns = busy_ns(&std::fs::read_to_string("/proc/stat").ok()?)?;
@@ -169,11 +213,14 @@ fn busy_ns(stat: &str) -> Option<u64> {
 
 /// Memory that is not available to whoever asks for some, from `/proc/meminfo`.
 fn used_bytes(meminfo: &str) -> Option<u64> {
-    let kib = |name: &str| {
-        let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-        line.split_whitespace().next()?.parse::<u64>().ok()
-    };
-    Some(kib("MemTotal")?.saturating_sub(kib("MemAvailable")?) * 1024)
+    let (total, available) = (kibibytes(meminfo, "MemTotal")?, kibibytes(meminfo, "MemAvailable")?);
+    Some(total.saturating_sub(available) * 1024)
+}
+
+/// A line such as `MemTotal:  123 kB` of the kernel's tables.
+fn kibibytes(table: &str, name: &str) -> Option<u64> {
+    let rest = table.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    rest.split_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -205,6 +252,26 @@ mod tests {
         assert!(!due(&series, 100) && due(&series, 2000));
         series.push(at(2000, 0));
         assert!(!due(&series, 4000) && due(&series, 12_000));
+    }
+
+    #[test]
+    fn a_family_is_measured_by_its_processes() {
+        // The shell has used time of its own, and then waits for a child that sleeps.
+        let script = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; sleep 1000 & echo up; wait";
+        let mut shell = std::process::Command::new("sh");
+        let mut shell = shell.args(["-c", script]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut line = [0; 3];
+        std::io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut line).unwrap();
+        let sample = family(shell.id() as i32);
+        let alone = parent_and_cpu_ns(shell.id() as i32).unwrap();
+        assert_eq!(alone.0, std::process::id() as i32);
+        assert!(sample.cpu_ns >= alone.1 && alone.1 > 0 && sample.memory_bytes > 0, "{sample:?}");
+        assert!(family(std::process::id() as i32).memory_bytes > sample.memory_bytes);
+        let children = format!("/proc/{0}/task/{0}/children", shell.id());
+        let sleeper = std::fs::read_to_string(children).unwrap().trim().to_owned();
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+        assert!(std::process::Command::new("kill").arg(sleeper).status().unwrap().success());
     }
 
     #[test]

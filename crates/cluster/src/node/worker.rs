@@ -4,9 +4,11 @@
 //! and comes back as a `Note`; so planning never waits, and a pod that hangs holds up nobody else.
 
 use super::deeds::{Deeds, Launched, Note, Which};
+use super::keeper::Obtained;
 use super::pods::Entry;
 use super::record::Record;
-use super::{Handle, Parts, paths};
+use super::{Handle, Parts, about, paths};
+use crate::images::error::ImageError;
 use crate::runtime::client;
 use crate::runtime::wire;
 use jiff::Timestamp;
@@ -19,12 +21,12 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use volley_api::kube::status::ApiError;
-use volley_plan::control::{Event, Target};
+use volley_plan::control::Event;
 use volley_plan::node::actions::{Action, pod_actions};
 use volley_plan::node::course::{Course, course};
 use volley_plan::node::probes::{record as record_probe, spec_of};
 use volley_plan::node::seen::{
-    Attempt, Exit, HookSeen, ImageSeen, Pull, Running, Sandbox, Seen, State, StopSeen, Trouble, Volumes,
+    Attempt, Exit, HookSeen, ImageSeen, ProbeKind, Pull, Running, Sandbox, Seen, State, StopSeen, Trouble, Volumes,
 };
 use volley_plan::node::{containers, events, status};
 
@@ -352,42 +354,12 @@ impl Worker {
             Note::Refresh => self.refresh_volumes(),
             Note::Sandbox { number, result } => self.take_sandbox(number, result),
             Note::Pulled { container, attempt_number, since, result } => {
-                let image = match result {
-                    Ok(obtained) => {
-                        self.failures.remove(&container);
-                        let total_ms = u64::try_from(Timestamp::now().duration_since(since).as_millis()).unwrap_or(0);
-                        let (pull_ms, size_bytes) = (obtained.took_ms, obtained.size_bytes);
-                        let pull = Some(Pull { attempt_number, pull_ms, total_ms, size_bytes });
-                        ImageSeen::Present { image_id: obtained.image_id, pull }
-                    }
-                    Err(error) => {
-                        ImageSeen::Failed(self.trouble(&container, error.reason().to_owned(), error.to_string()))
-                    }
-                };
-                self.change(|worker| worker.seen_mut(&container).image = image);
+                self.take_image(&container, (attempt_number, since), result);
             }
             Note::Started { container, attempt, result } => self.take_start(&container, attempt, result),
-            Note::Hooked { container, id, which, result } => {
-                let seen = result.map_or_else(HookSeen::Failed, |()| HookSeen::Done);
-                self.change(|worker| {
-                    let Some(running) = worker.running_attempt(&container, &id) else { return };
-                    match (which, &mut running.stop) {
-                        (Which::PostStart, _) => running.post_start = seen,
-                        (Which::PreStop, Some(stop)) => stop.pre_stop = seen,
-                        (Which::PreStop, None) => {}
-                    }
-                });
-            }
+            Note::Hooked { container, id, which, result } => self.take_hook(&container, &id, which, result),
             Note::Probed { container, id, kind, success, output } => {
-                let Some(probe) = self.container(&container).as_ref().and_then(|spec| spec_of(spec, kind)).cloned()
-                else {
-                    return;
-                };
-                self.change(|worker| {
-                    let Some(running) = worker.running_attempt(&container, &id) else { return };
-                    let probed = record_probe(running.probe(kind), &probe, success, &output, Timestamp::now());
-                    *running.probe_mut(kind) = probed;
-                });
+                self.take_probe(&container, &id, kind, (success, &output));
             }
             Note::Ended { id, exit } => self.take_end(id, exit),
             Note::ShimGone(ends) => self.take_shim_loss(ends),
@@ -409,6 +381,47 @@ impl Worker {
             Note::Reported(result) => self.after_write("status", result.map(Some)),
             Note::Evict(eviction) => self.change(|worker| worker.seen.eviction = Some(eviction)),
         }
+    }
+
+    fn take_image(
+        &mut self,
+        container: &str,
+        (attempt_number, since): (u32, Timestamp),
+        result: Result<Obtained, ImageError>,
+    ) {
+        let image = match result {
+            Ok(obtained) => {
+                self.failures.remove(container);
+                let total_ms = u64::try_from(Timestamp::now().duration_since(since).as_millis()).unwrap_or(0);
+                let (pull_ms, size_bytes) = (obtained.took_ms, obtained.size_bytes);
+                let pull = Some(Pull { attempt_number, pull_ms, total_ms, size_bytes });
+                ImageSeen::Present { image_id: obtained.image_id, pull }
+            }
+            Err(error) => ImageSeen::Failed(self.trouble(container, error.reason().to_owned(), error.to_string())),
+        };
+        self.change(|worker| worker.seen_mut(container).image = image);
+    }
+
+    fn take_hook(&mut self, container: &str, id: &str, which: Which, result: Result<(), String>) {
+        let seen = result.map_or_else(HookSeen::Failed, |()| HookSeen::Done);
+        self.change(|worker| {
+            let Some(running) = worker.running_attempt(container, id) else { return };
+            match (which, &mut running.stop) {
+                (Which::PostStart, _) => running.post_start = seen,
+                (Which::PreStop, Some(stop)) => stop.pre_stop = seen,
+                (Which::PreStop, None) => {}
+            }
+        });
+    }
+
+    fn take_probe(&mut self, container: &str, id: &str, kind: ProbeKind, (success, output): (bool, &str)) {
+        let spec = self.container(container);
+        let Some(probe) = spec.as_ref().and_then(|spec| spec_of(spec, kind)) else { return };
+        self.change(|worker| {
+            let Some(running) = worker.running_attempt(container, id) else { return };
+            let probed = record_probe(running.probe(kind), probe, success, output, Timestamp::now());
+            *running.probe_mut(kind) = probed;
+        });
     }
 
     fn after_write(&mut self, what: &'static str, result: Result<Option<Value>, ApiError>) {
@@ -597,13 +610,7 @@ impl Worker {
         make(self);
         self.is_unsaved = true;
         for event in events::events(&before, &self.seen, &self.pod) {
-            let about = Target {
-                api_version: "v1".to_owned(),
-                kind: "Pod".to_owned(),
-                namespace: self.pod.metadata.namespace.clone(),
-                name: self.pod.metadata.name.clone().unwrap_or_default(),
-                uid: self.uid.clone(),
-            };
+            let about = about(&self.pod);
             let (kind, reason, message) = (event.kind, event.reason, event.message);
             let field_path = event.field_path;
             self.parts.reporter.report(Event { kind, reason, message, about, component: "kubelet", field_path });

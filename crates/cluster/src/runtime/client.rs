@@ -180,8 +180,13 @@ impl Pod {
         let failed = |source| RuntimeError::Folder { folder: folder.to_owned(), source };
         let Some(mut state) = recorded(folder).await.map_err(failed)? else { return Ok(Adopted::Nothing) };
         let pod = Pod { folder: folder.to_owned(), shim: state.shim };
-        if pod.shim.is_alive() && pod.state().await.is_ok_and(|seen| seen.shim == pod.shim) {
-            return Ok(Adopted::Running(pod));
+        if pod.shim.is_alive() {
+            if pod.state().await.is_ok_and(|seen| seen.shim == pod.shim) {
+                return Ok(Adopted::Running(pod));
+            }
+            // It was told to end and is about to; its records are complete only then.
+            pod.until_ended(sys::process_descriptor(pod.shim.pid)).await?;
+            state = record::read(&folder.join(wire::RECORDS)).map_err(failed)?.unwrap_or(state);
         }
         let killed =
             Exit { code: 128 + libc::SIGKILL, signal: Some(libc::SIGKILL), oom_kills: 0, at: Timestamp::now() };
@@ -301,14 +306,12 @@ impl Pod {
     /// Ends all containers and the shim, and removes everything of the pod: processes, mounts, cgroups, interfaces, files.
     pub async fn remove(self) -> Result<(), RuntimeError> {
         if self.shim.is_alive() {
+            let process = sys::process_descriptor(self.shim.pid);
             // A shim that does not answer is killed; the kernel ends the pod with it.
-            let ended = sys::process_descriptor(self.shim.pid).map_err(|source| self.talk_error(source))?;
             if self.order(&Request::Stop).await.is_err() {
                 let _gone_already = sys::kill(self.shim.pid, libc::SIGKILL);
             }
-            let waiting = tokio::task::spawn_blocking(move || sys::wait_until_readable(&ended, SHIM_END_MS_MAX));
-            let has_ended = waiting.await.unwrap_or_else(|error| Err(io::Error::other(error)));
-            has_ended.map_err(|source| self.talk_error(source))?;
+            self.until_ended(process).await?;
         }
         remove_remains(&self.folder).await
     }
@@ -328,6 +331,16 @@ impl Pod {
             Some(reply) => Ok(reply),
             None => Err(self.silent()),
         }
+    }
+
+    async fn until_ended(&self, process: io::Result<OwnedFd>) -> Result<(), RuntimeError> {
+        let process = match process {
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
+            found => found.map_err(|source| self.talk_error(source))?,
+        };
+        let waiting = tokio::task::spawn_blocking(move || sys::wait_until_readable(&process, SHIM_END_MS_MAX));
+        let has_ended = waiting.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+        has_ended.map_err(|source| self.talk_error(source))
     }
 
     async fn talk(&self) -> Result<Talk, RuntimeError> {

@@ -66,10 +66,10 @@ impl LogWriter {
         self.flush()
     }
 
-    /// Writes what is left of a stream that has ended without a line end.
+    /// Writes what is left of a stream that has ended without a line end: a piece, so that readers add none.
     pub fn finish(&mut self, stream: Stream, partial: &mut Partial, now: &str) -> io::Result<()> {
         if !partial.0.is_empty() {
-            self.line(stream, &partial.0, "F", now)?;
+            self.line(stream, &partial.0, "P", now)?;
             partial.0.clear();
         }
         self.flush()
@@ -128,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_written_when_it_ends() {
+    fn a_line_is_written_when_it_ends_and_the_rest_as_a_piece() {
         let folder = tempfile::tempdir().unwrap();
         let (mut log, mut partial) = (writer(&folder, 1 << 20), Partial::default());
         log.write(Stream::Stdout, &mut partial, b"one\ntw", "T").unwrap();
         assert_eq!(read(&folder, "0.log"), "T stdout F one\n");
-        log.write(Stream::Stdout, &mut partial, b"o\n", "U").unwrap();
+        log.write(Stream::Stdout, &mut partial, b"o\nrest", "U").unwrap();
         log.finish(Stream::Stdout, &mut partial, "V").unwrap();
-        assert_eq!(read(&folder, "0.log"), "T stdout F one\nU stdout F two\n");
+        assert_eq!(read(&folder, "0.log"), "T stdout F one\nU stdout F two\nV stdout P rest\n");
     }
 
     #[test]

@@ -84,7 +84,10 @@ fn lay_root(plan: &Plan<'_>, root: &Path) -> Result<Vec<String>, Fault> {
         }
         Root::Host { scratch } => {
             let mounts = machine_mounts(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default());
-            let mounts = mounts.into_iter().filter(|(mount, _)| !mount.starts_with(plan.folder)).collect();
+            let mounts = mounts.into_iter().filter(|(mount, _)| !mount.starts_with(plan.folder));
+            // What will be hidden is not taken in: other pods' volumes would live as long as this container.
+            let is_hidden = |mount: &Path| plan.container.masked_paths.iter().any(|path| mount.starts_with(path));
+            let mounts = mounts.map(|(mount, is_real)| (mount.clone(), is_real && !is_hidden(&mount))).collect();
             let mut host = HostRoot { root, scratch, is_rootless, mounts, overlays: 0, warnings: Vec::new() };
             host.compose(Path::new("/"))?;
             Ok(host.warnings)
@@ -96,6 +99,9 @@ fn lay_root(plan: &Plan<'_>, root: &Path) -> Result<Vec<String>, Fault> {
 }
 
 /// Mounts layers, topmost first, below the writable layer in `scratch`.
+///
+/// The layer goes with its container, so nothing of it has to reach the disk. Without `volatile` the kernel syncs the whole file
+/// system below it at every unmount, which on a busy machine takes many seconds; kernels before 5.10 do not know the word.
 fn overlay(lower: &[PathBuf], scratch: &Path, target: &Path, is_rootless: bool) -> io::Result<()> {
     let (upper, work) = (scratch.join("upper"), scratch.join("work"));
     fs::create_dir_all(&upper)?;
@@ -103,16 +109,29 @@ fn overlay(lower: &[PathBuf], scratch: &Path, target: &Path, is_rootless: bool) 
     if let Some(mode) = lower.first().and_then(|top| fs::metadata(top).ok()).map(|found| found.permissions().mode()) {
         fs::set_permissions(&upper, fs::Permissions::from_mode(mode & 0o7777))?;
     }
+    let plain: &[&str] = if is_rootless { &["userxattr"] } else { &[] };
+    match mount_overlay(lower, [&upper, &work], target, &[plain, &["volatile"]].concat()) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            mount_overlay(lower, [&upper, &work], target, plain)
+        }
+        mounted => mounted,
+    }
+}
+
+fn mount_overlay(lower: &[PathBuf], [upper, work]: [&Path; 2], target: &Path, flags: &[&str]) -> io::Result<()> {
     let mut options = OsString::from("lowerdir=");
     for (index, layer) in lower.iter().enumerate() {
         options.push(if index == 0 { "" } else { ":" });
         options.push(escaped(layer));
     }
-    for (key, path) in [(",upperdir=", &upper), (",workdir=", &work)] {
+    for (key, path) in [(",upperdir=", upper), (",workdir=", work)] {
         options.push(key);
         options.push(escaped(path));
     }
-    options.push(if is_rootless { ",userxattr" } else { "" });
+    for flag in flags {
+        options.push(",");
+        options.push(flag);
+    }
     if options.len() <= OPTIONS_BYTES_MAX {
         return match options.to_str() {
             Some(options) => sys::mount("overlay", target, "overlay", 0, options),
@@ -122,7 +141,6 @@ fn overlay(lower: &[PathBuf], scratch: &Path, target: &Path, is_rootless: bool) 
     let mut settings: Vec<(&str, &std::ffi::OsStr)> =
         lower.iter().map(|layer| ("lowerdir+", layer.as_os_str())).collect();
     settings.extend([("upperdir", upper.as_os_str()), ("workdir", work.as_os_str())]);
-    let flags: &[&str] = if is_rootless { &["userxattr"] } else { &[] };
     sys::move_mount(sys::file_system("overlay", &settings, flags)?, target)
 }
 
@@ -161,6 +179,9 @@ fn escaped(path: &Path) -> OsString {
     OsString::from_vec(bytes)
 }
 
+/// Entries of a folder that are shown one by one; each costs a mount at the start and at the end.
+const ENTRIES_MAX: usize = 256;
+
 /// The machine's file systems, each below a writable layer of its own.
 struct HostRoot<'a> {
     root: &'a Path,
@@ -188,7 +209,11 @@ impl HostRoot<'_> {
                 if error.raw_os_error() == Some(libc::EINVAL)
                     && self.mounts.iter().any(|(m, _)| m.starts_with(path)) =>
             {
-                self.compose_entries(path, &target, &scratch)
+                let count = fs::read_dir(path).map_or(0, Iterator::count);
+                if count <= ENTRIES_MAX {
+                    return self.compose_entries(path, &target, &scratch);
+                }
+                self.compose_crowded(path, &target, &scratch)
             }
             Err(error) if path == Path::new("/") => Err(error).context(what),
             Err(error) => match self.bind(path, &target) {
@@ -224,24 +249,57 @@ impl HostRoot<'_> {
         fs::create_dir_all(&own).context(what)?;
         let tree = sys::open_tree(None, &own).context(what)?;
         sys::move_mount(tree, target).context(what)?;
-        for entry in fs::read_dir(path).context(what)?.flatten() {
-            let (entry_path, place) = (entry.path(), target.join(entry.file_name()));
-            let Ok(kind) = entry.file_type() else { continue };
-            if kind.is_symlink() {
-                let link = fs::read_link(&entry_path).context(what)?;
-                symlink(link, &place).context(what)?;
-            } else if kind.is_dir() {
-                let mode = entry.metadata().map_or(0o755, |found| found.permissions().mode() & 0o7777);
-                fs::create_dir_all(&place).context(what)?;
-                let _others_folder = fs::set_permissions(&place, fs::Permissions::from_mode(mode));
-                let is_pseudo = self.mounts.iter().any(|(m, real)| *m == entry_path && !real);
-                if !is_kernel_place(&entry_path) && !is_pseudo {
-                    self.compose(&entry_path)?;
-                }
-            } else if kind.is_file() {
-                File::create(&place).context(what)?;
-                self.compose(&entry_path)?;
+        // A folder that this user may not read stays empty: he could not look into it on the machine either.
+        let entries = match fs::read_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
+            entries => entries.context(what)?,
+        };
+        for entry in entries.flatten() {
+            let shown = self.compose_entry(&entry, &target.join(entry.file_name()));
+            let has_gone = shown.is_err() && entry.path().symlink_metadata().is_err();
+            if !has_gone {
+                shown?;
             }
+        }
+        Ok(())
+    }
+
+    /// A folder with too many entries: one for everybody's temporary files is there but empty, others are read-only.
+    fn compose_crowded(&mut self, path: &Path, target: &Path, scratch: &Path) -> Result<(), Fault> {
+        let what = || format!("show the machine's {}", path.display());
+        let mode = fs::metadata(path).context(what)?.permissions().mode() & 0o7777;
+        let (how, shown) = if mode == 0o1777 {
+            let own = scratch.join("folder");
+            fs::create_dir_all(&own).context(what)?;
+            fs::set_permissions(&own, fs::Permissions::from_mode(mode)).context(what)?;
+            ("empty", sys::open_tree(None, &own).and_then(|tree| sys::move_mount(tree, target)))
+        } else {
+            ("read-only", self.bind(path, target))
+        };
+        shown.context(what)?;
+        let why = "it has many entries and mounts below it";
+        self.warnings.push(format!("the machine's {} is shown {how}: {why}", path.display()));
+        Ok(())
+    }
+
+    fn compose_entry(&mut self, entry: &fs::DirEntry, place: &Path) -> Result<(), Fault> {
+        let path = entry.path();
+        let what = || format!("show the machine's {}", path.display());
+        let Ok(kind) = entry.file_type() else { return Ok(()) };
+        if kind.is_symlink() {
+            let link = fs::read_link(&path).context(what)?;
+            symlink(link, place).context(what)?;
+        } else if kind.is_dir() {
+            let mode = entry.metadata().map_or(0o755, |found| found.permissions().mode() & 0o7777);
+            fs::create_dir_all(place).context(what)?;
+            let _others_folder = fs::set_permissions(place, fs::Permissions::from_mode(mode));
+            let is_pseudo = self.mounts.iter().any(|(m, real)| *m == path && !real);
+            if !is_kernel_place(&path) && !is_pseudo {
+                self.compose(&path)?;
+            }
+        } else if kind.is_file() {
+            File::create(place).context(what)?;
+            self.compose(&path)?;
         }
         Ok(())
     }
@@ -261,23 +319,8 @@ fn is_kernel_place(path: &Path) -> bool {
 /// Mount points of the machine, and whether files are kept there.
 fn machine_mounts(mountinfo: &str) -> Vec<(PathBuf, bool)> {
     const NO_FILES: [&str; 17] = [
-        "autofs",
-        "binfmt_misc",
-        "bpf",
-        "cgroup",
-        "cgroup2",
-        "configfs",
-        "debugfs",
-        "devpts",
-        "efivarfs",
-        "fusectl",
-        "hugetlbfs",
-        "mqueue",
-        "nsfs",
-        "proc",
-        "rpc_pipefs",
-        "securityfs",
-        "sysfs",
+        "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "efivarfs", "fusectl",
+        "hugetlbfs", "mqueue", "nsfs", "proc", "rpc_pipefs", "securityfs", "sysfs",
     ];
     let mut mounts: Vec<(PathBuf, bool)> = Vec::new();
     for line in mountinfo.lines() {

@@ -131,6 +131,9 @@ pub struct Container {
     pub stdin: bool,
     #[serde(default)]
     pub log: Option<LogFile>,
+    /// The name of a running container whose processes this one is to see; it ends with them.
+    #[serde(default)]
+    pub beside: Option<String>,
 }
 
 /// A process to run inside a container: its entry point, or one that is executed later.
@@ -194,6 +197,7 @@ impl Container {
             devices: Vec::new(),
             stdin: false,
             log: None,
+            beside: None,
         }
     }
 }
@@ -335,17 +339,8 @@ pub struct LogFile {
 /// What containerd hides from containers that are not privileged.
 fn masked_paths_default() -> Vec<PathBuf> {
     let paths = [
-        "/proc/acpi",
-        "/proc/asound",
-        "/proc/interrupts",
-        "/proc/kcore",
-        "/proc/keys",
-        "/proc/latency_stats",
-        "/proc/sched_debug",
-        "/proc/scsi",
-        "/proc/timer_list",
-        "/proc/timer_stats",
-        "/sys/devices/virtual/powercap",
+        "/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
+        "/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats", "/sys/devices/virtual/powercap",
         "/sys/firmware",
     ];
     paths.map(PathBuf::from).to_vec()

@@ -168,9 +168,7 @@ async fn a_watch_gives_every_event_once_and_in_order() {
     assert_eq!(
         seen,
         [
-            "pods Event(Created a @1)",
-            "jobs Event(Created j @2)",
-            "pods Event(Updated a @3)",
+            "pods Event(Created a @1)", "jobs Event(Created j @2)", "pods Event(Updated a @3)",
             "pods Event(Deleted a @4)"
         ]
     );

@@ -2,7 +2,7 @@
 
 use super::channels::{Incoming, Protocol, next_incoming, send};
 use super::spdy::connection::{self, Connection, Stream, StreamWriter};
-use super::{Duplex, Io, PIECE_BYTES_MAX, StreamError, Transport, linger, tunnel, websocket};
+use super::{Duplex, Io, LINGER, PIECE_BYTES_MAX, StreamError, Transport, linger, tunnel, websocket};
 use bytes::{Bytes, BytesMut};
 use std::collections::HashMap;
 use std::io;
@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 /// The second stream of a pair has this long to follow the first.
 const PAIR_TIMEOUT: Duration = Duration::from_secs(30);
@@ -168,12 +169,23 @@ async fn forward<S: Duplex>(
         writer.finish();
         result
     };
-    tokio::select! {
-        (result, ()) = async { tokio::join!(downward, upward) } => {
-            if let Err(failure) = result {
-                let _ = error.send(target.failure(port, &failure).into()).await;
-            }
+    // kubectl keeps its connection until the error stream ends, so that comes with the pod's last byte. It hangs up then;
+    // who does not is given a moment, for a pod that may still read.
+    let ended = CancellationToken::new();
+    let downward = async {
+        if let Err(failure) = downward.await {
+            let _ = error.send(target.failure(port, &failure).into()).await;
         }
+        error.finish();
+        ended.cancel();
+    };
+    let late = async {
+        ended.cancelled().await;
+        tokio::time::sleep(LINGER).await;
+    };
+    tokio::select! {
+        _ = async { tokio::join!(downward, upward) } => {}
+        () = late => {}
         () = reset.cancelled() => {}
     }
     error.finish();

@@ -115,14 +115,8 @@ async fn the_default_filter_and_capabilities_refuse_what_containers_must_not_do(
     let (_, printed) = run_with(script, |container, _| container.process.no_new_privs = true).await;
     let has = |text: &str| printed.iter().any(|line| line.contains(text));
     for text in [
-        "no mount",
-        "no user namespace",
-        "CapBnd:\t00000000a80425fb",
-        "Seccomp:\t2",
-        "NoNewPrivs:\t1",
-        "no device",
-        "0",
-        "fixed",
+        "no mount", "no user namespace", "CapBnd:\t00000000a80425fb", "Seccomp:\t2", "NoNewPrivs:\t1", "no device",
+        "0", "fixed",
     ] {
         assert!(has(text), "{text:?} is missing in {printed:?}");
     }

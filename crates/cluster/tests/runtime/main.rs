@@ -15,3 +15,5 @@ mod networks;
 mod unprivileged;
 mod gpus;
 mod latency;
+mod stage;
+mod access;

@@ -1,6 +1,6 @@
 //! What every namespace has from the start: the account `default` and the certificate that pods trust (spec K 21).
 
-use super::{Action, Plan, Target, name_of, to_value};
+use super::{Action, Plan, Target, name_of};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
@@ -30,7 +30,7 @@ pub fn plan(seen: &Observed) -> Plan {
     };
     if seen.account.is_none() {
         let account = ServiceAccount { metadata: named("default"), ..ServiceAccount::default() };
-        plan.actions.push(Action::Create { object: to_value(&account), event: None });
+        plan.write(None, &account);
     }
     let data = BTreeMap::from([(CERTIFICATES_KEY.to_owned(), seen.authority.to_owned())]);
     match seen.certificates {
@@ -41,7 +41,7 @@ pub fn plan(seen: &Observed) -> Plan {
                         distributions of Kubernetes clusters.";
             metadata.annotations = Some(BTreeMap::from([("kubernetes.io/description".to_owned(), note.to_owned())]));
             let certificates = ConfigMap { metadata, data: Some(data), ..ConfigMap::default() };
-            plan.actions.push(Action::Create { object: to_value(&certificates), event: None });
+            plan.write(None, &certificates);
         }
         Some(certificates) if certificates.data.as_ref() != Some(&data) => {
             // Keys that somebody added are removed: pods mount this map as a whole.

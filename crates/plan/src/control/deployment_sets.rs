@@ -1,7 +1,7 @@
 //! The ReplicaSets of a Deployment while a round works on them: which is new, their sizes, revisions and names.
 
 use super::percent::{self, Round};
-use super::{Action, Plan, Target, controller_reference, difference, name_of, to_value};
+use super::{Action, Plan, Target, controller_reference, name_of, to_value};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, ReplicaSet, ReplicaSetSpec};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
@@ -317,15 +317,7 @@ impl Sets {
     /// Turns what has changed into creations and patches.
     pub fn write(self, plan: &mut Plan) {
         for set in self.list {
-            let target = Target::of(&set.after);
-            match &set.before {
-                None => plan.actions.push(Action::Create { object: to_value(&set.after), event: None }),
-                Some(before) => {
-                    if let Some(patch) = difference(&to_value(before), &to_value(&set.after)) {
-                        plan.actions.push(Action::Patch { target, patch });
-                    }
-                }
-            }
+            plan.write(set.before.as_ref(), &set.after);
         }
     }
 }

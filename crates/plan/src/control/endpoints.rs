@@ -3,7 +3,7 @@
 //! Called with a service and the pods of its namespace. Endpoints stay in the slice they are in, so that one pod's
 //! change rewrites one slice.
 
-use super::{Action, Plan, Target, controller_reference, controller_uid, difference, name_of, pods, to_value, uid_of};
+use super::{Plan, Target, controller_reference, controller_uid, name_of, pods, uid_of};
 use k8s_openapi::api::core::v1::{
     EndpointAddress, EndpointPort as CorePort, EndpointSubset, Endpoints, ObjectReference, Pod, Service, ServicePort,
     ServiceSpec,
@@ -239,13 +239,9 @@ fn fill<'a>(group: Group, existing: Vec<&'a EndpointSlice>, drafts: &mut Vec<Dra
 
 fn write_slice(service: &Service, spec: &ServiceSpec, family: &str, draft: Draft, plan: &mut Plan) {
     let service_name = name_of(&service.metadata);
-    let mut labels = service.metadata.labels.clone().unwrap_or_default();
+    let mut labels = labels(service, spec);
     labels.insert(SERVICE_NAME.to_owned(), service_name.to_owned());
     labels.insert(SLICE_MANAGED_BY.to_owned(), SLICE_MANAGER.to_owned());
-    labels.remove(HEADLESS);
-    if is_headless(spec) {
-        labels.insert(HEADLESS.to_owned(), String::new());
-    }
     let mut slice = draft.before.cloned().unwrap_or_else(|| EndpointSlice {
         address_type: family.to_owned(),
         metadata: ObjectMeta {
@@ -259,28 +255,27 @@ fn write_slice(service: &Service, spec: &ServiceSpec, family: &str, draft: Draft
     slice.metadata.labels = Some(labels);
     slice.endpoints = Some(draft.endpoints);
     slice.ports = Some(draft.ports);
-    match draft.before {
-        None => plan.actions.push(Action::Create { object: to_value(&slice), event: None }),
-        Some(before) => {
-            let with_lists = EndpointSlice {
-                endpoints: Some(before.endpoints.clone().unwrap_or_default()),
-                ports: Some(before.ports.clone().unwrap_or_default()),
-                ..before.clone()
-            };
-            if let Some(patch) = difference(&to_value(&with_lists), &to_value(&slice)) {
-                plan.actions.push(Action::Patch { target: Target::of(before), patch });
-            }
-        }
-    }
+    let with_lists = draft.before.map(|before| EndpointSlice {
+        endpoints: Some(before.endpoints.clone().unwrap_or_default()),
+        ports: Some(before.ports.clone().unwrap_or_default()),
+        ..before.clone()
+    });
+    plan.write(with_lists.as_ref(), &slice);
 }
 
-fn plan_endpoints(seen: &Observed, spec: &ServiceSpec, selected: &[&Pod], plan: &mut Plan) {
-    let mut labels = seen.service.metadata.labels.clone().unwrap_or_default();
-    labels.insert(ENDPOINTS_MANAGED_BY.to_owned(), "endpoint-controller".to_owned());
+/// The labels of a service as its endpoints carry them.
+fn labels(service: &Service, spec: &ServiceSpec) -> BTreeMap<String, String> {
+    let mut labels = service.metadata.labels.clone().unwrap_or_default();
     labels.remove(HEADLESS);
     if is_headless(spec) {
         labels.insert(HEADLESS.to_owned(), String::new());
     }
+    labels
+}
+
+fn plan_endpoints(seen: &Observed, spec: &ServiceSpec, selected: &[&Pod], plan: &mut Plan) {
+    let mut labels = labels(seen.service, spec);
+    labels.insert(ENDPOINTS_MANAGED_BY.to_owned(), "endpoint-controller".to_owned());
     let subsets = subsets(seen, spec, selected);
     let mut endpoints = seen.endpoints.cloned().unwrap_or_else(|| Endpoints {
         metadata: ObjectMeta {
@@ -292,14 +287,7 @@ fn plan_endpoints(seen: &Observed, spec: &ServiceSpec, selected: &[&Pod], plan: 
     });
     endpoints.metadata.labels = Some(labels);
     endpoints.subsets = Some(subsets).filter(|subsets| !subsets.is_empty());
-    match seen.endpoints {
-        None => plan.actions.push(Action::Create { object: to_value(&endpoints), event: None }),
-        Some(before) => {
-            if let Some(patch) = difference(&to_value(before), &to_value(&endpoints)) {
-                plan.actions.push(Action::Patch { target: Target::of(before), patch });
-            }
-        }
-    }
+    plan.write(seen.endpoints, &endpoints);
 }
 
 /// One subset for each set of ports, addresses in order.

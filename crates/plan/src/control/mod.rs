@@ -75,6 +75,19 @@ impl Plan {
         self.actions.push(Action::Delete { target, propagation: Propagation::Background });
     }
 
+    /// Creates what was not there before, else patches what differs.
+    fn write<T>(&mut self, before: Option<&T>, after: &T)
+    where
+        T: Resource + Metadata<Ty = ObjectMeta> + Serialize,
+    {
+        let Some(before) = before else {
+            return self.actions.push(Action::Create { object: to_value(after), event: None });
+        };
+        if let Some(patch) = difference(&to_value(before), &to_value(after)) {
+            self.actions.push(Action::Patch { target: Target::of(before), patch });
+        }
+    }
+
     /// Writes the status of `object` if the new one differs from the old one.
     fn status<T, S>(&mut self, object: &T, old: Option<&S>, new: &S)
     where

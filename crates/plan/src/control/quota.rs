@@ -245,14 +245,8 @@ mod tests {
         assert_eq!(
             shown(&usage("", "pods", &pod)),
             [
-                "count/pods=1",
-                "cpu=2",
-                "limits.cpu=1",
-                "memory=1280Mi",
-                "pods=1",
-                "requests.cpu=2",
-                "requests.memory=1280Mi",
-                "requests.nvidia.com/gpu=2"
+                "count/pods=1", "cpu=2", "limits.cpu=1", "memory=1280Mi", "pods=1", "requests.cpu=2",
+                "requests.memory=1280Mi", "requests.nvidia.com/gpu=2"
             ]
         );
     }

@@ -1,11 +1,8 @@
-//! What is deleted because its time is over: finished Jobs (K-JOB-5) and old events (K-EVT-2).
+//! What is deleted because its time is over: finished Jobs (K-JOB-5).
 
 use super::{Plan, Target, job, seconds_since};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Event;
-
-const EVENT_SECONDS: i64 = 3600;
 
 /// Deletes a finished Job, and in the background its pods, once `ttlSecondsAfterFinished` has passed.
 pub fn plan_job(finished: &Job, now: Timestamp) -> Plan {
@@ -20,28 +17,6 @@ pub fn plan_job(finished: &Job, now: Timestamp) -> Plan {
         plan.requeue(left);
     } else {
         plan.delete(Target::of(finished));
-    }
-    plan
-}
-
-/// Deletes an event an hour after it last happened.
-pub fn plan_event(event: &Event, now: Timestamp) -> Plan {
-    let mut plan = Plan::default();
-    let micro =
-        event.series.as_ref().and_then(|series| series.last_observed_time.as_ref()).or(event.event_time.as_ref());
-    let times = [
-        event.last_timestamp.as_ref().map(|time| time.0),
-        micro.map(|time| time.0),
-        event.metadata.creation_timestamp.as_ref().map(|time| time.0),
-    ];
-    let Some(last) = times.into_iter().flatten().max() else {
-        return plan;
-    };
-    let left = EVENT_SECONDS - seconds_since(last, now);
-    if left > 0 {
-        plan.requeue(left);
-    } else {
-        plan.delete(Target::of(event));
     }
     plan
 }
@@ -62,16 +37,5 @@ mod tests {
         assert_eq!(plan_job(&job, at(20)).requeue_after, Some(40));
         assert_eq!(plan_job(&job, at(60)).actions.len(), 1);
         assert!(plan_job(&Job { status: None, ..job }, at(60)).is_empty());
-    }
-
-    // K-EVT-2
-    #[test]
-    fn an_event_lives_for_an_hour_after_it_last_happened() {
-        let event: Event =
-            serde_json::from_value(json!({"metadata": {"name": "e", "creationTimestamp": at(0).to_string()},
-            "involvedObject": {}, "lastTimestamp": at(600).to_string()}))
-            .unwrap();
-        assert_eq!(plan_event(&event, at(3600)).requeue_after, Some(600));
-        assert_eq!(plan_event(&event, at(4200)).actions.len(), 1);
     }
 }

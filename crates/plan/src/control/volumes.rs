@@ -395,7 +395,7 @@ fn make_volume(seen: &Observed, claim: &PersistentVolumeClaim, class: &StorageCl
         status: None,
     };
     pend(claim, plan);
-    plan.actions.push(Action::Create { object: to_value(&volume), event: None });
+    plan.write(None, &volume);
     let voice = Voice::new(claim, COMPONENT);
     plan.events.push(voice.normal("ProvisioningSucceeded", format!("Successfully provisioned volume {name}")));
 }

@@ -59,27 +59,8 @@ fn text_to_cel(node: Option<&Node>, text: &str) -> CelValue {
 }
 
 const RESERVED: [&str; 21] = [
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "false",
-    "for",
-    "function",
-    "if",
-    "import",
-    "in",
-    "let",
-    "loop",
-    "namespace",
-    "null",
-    "package",
-    "return",
-    "true",
-    "var",
-    "void",
-    "while",
+    "as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop",
+    "namespace", "null", "package", "return", "true", "var", "void", "while",
 ];
 
 /// The name of a field in a rule: `a-b` is `a__dash__b`, `namespace` is `__namespace__`.

@@ -2,12 +2,13 @@
 //! K-CRD-4). The API server calls `fill`, then `check` or `check_update`, then `status`.
 
 use super::rules;
-use super::schema::{Schema, is_true};
+use super::schema::Schema;
 use super::{structural, version};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use volley_api::kube::field::FieldError;
+use volley_api::kube::validate::place::{Place, problems};
 use volley_api::kube::{at, names, text, time};
 
 const APPROVAL: &str = "api-approved.kubernetes.io";
@@ -37,219 +38,167 @@ fn versions(crd: &Value) -> &[Value] {
 }
 
 /// The items of a list that may be absent.
-pub(super) fn list(value: Option<&Value>) -> &[Value] {
+fn list(value: Option<&Value>) -> &[Value] {
     value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
 /// Everything that is wrong with a new CRD.
 pub fn check(crd: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let own_name = text(crd, "metadata.name");
-    if !own_name.is_empty() {
-        let mut problems = names::dns_subdomain(own_name);
-        if own_name != format!("{}.{}", text(crd, "spec.names.plural"), text(crd, "spec.group")) {
-            problems.push("must be spec.names.plural+\".\"+spec.group".to_owned());
+    problems(crd, "", |crd| {
+        let name = crd.text("metadata.name");
+        if !name.is_empty() {
+            crd.named("metadata.name", names::dns_subdomain);
+            let wanted = format!("{}.{}", crd.text("spec.names.plural"), crd.text("spec.group"));
+            crd.wrong_if(name != wanted, "metadata.name", "must be spec.names.plural+\".\"+spec.group");
         }
-        errors.extend(problems.iter().map(|problem| FieldError::invalid("metadata.name", own_name, problem)));
-    }
-    errors.extend(check_spec(crd));
-    errors.extend(check_stored_versions(crd, None));
-    errors.extend(check_approval(crd));
-    errors.extend(check_preserve(crd));
-    errors
+        check_spec(&crd.field("spec"));
+        check_stored_versions(crd, None);
+        check_approval(crd);
+        check_preserve(crd);
+    })
 }
 
 /// Everything that is wrong with a changed CRD.
 pub fn check_update(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = check_spec(new);
-    let mut fixed = vec!["spec.group", "spec.names.plural"];
-    if condition(old.get("status"), "Established").is_some_and(|condition| text(condition, "status") == "True") {
-        fixed.extend(["spec.scope", "spec.names.kind"]);
-    }
-    for path in fixed {
-        if text(new, path) != text(old, path) {
-            errors.push(FieldError::invalid(path, text(new, path), "field is immutable"));
+    problems(new, "", |new| {
+        check_spec(&new.field("spec"));
+        let is_established =
+            condition(old.get("status"), "Established").is_some_and(|condition| text(condition, "status") == "True");
+        let fixed = ["spec.group", "spec.names.plural", "spec.scope", "spec.names.kind"];
+        for path in fixed.into_iter().take(if is_established { 4 } else { 2 }) {
+            new.invalid_if(new.text(path) != text(old, path), path, new.text(path), "field is immutable");
         }
-    }
-    errors.extend(check_stored_versions(new, old.get("status")));
-    // An approval that was missing may stay so: a controller may own the spec but not the annotation.
-    let approval = check_approval(new);
-    if approval.as_ref().map(|error| error.problem) != check_approval(old).map(|error| error.problem) {
-        errors.extend(approval);
-    }
-    if !keeps_unknown_fields(old) {
-        errors.extend(check_preserve(new));
-    }
-    errors
+        check_stored_versions(new, old.get("status"));
+        // An approval that was missing may stay so: a controller may own the spec but not the annotation.
+        let problem = |crd: &Value| problems(crd, "", check_approval).first().map(|error| error.problem);
+        if problem(new.value) != problem(old) {
+            check_approval(new);
+        }
+        if at(old, "spec.preserveUnknownFields") != Some(&Value::Bool(true)) {
+            check_preserve(new);
+        }
+    })
 }
 
-fn keeps_unknown_fields(crd: &Value) -> bool {
-    at(crd, "spec.preserveUnknownFields") == Some(&Value::Bool(true))
-}
-
-fn check_preserve(crd: &Value) -> Option<FieldError> {
+fn check_preserve(crd: &Place) {
+    const KEY: &str = "spec.preserveUnknownFields";
     let detail =
         "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
-    keeps_unknown_fields(crd).then(|| FieldError::invalid("spec.preserveUnknownFields", true, detail))
+    crd.wrong_if(crd.flag(KEY), KEY, detail);
 }
 
 /// The versions in which objects are stored, now that this CRD is written: the old ones and the first storage version.
 fn stored_versions(crd: &Value, old: Option<&Value>) -> Vec<Value> {
     let mut stored = list(old.and_then(|status| status.get("storedVersions"))).to_vec();
-    let storage = versions(crd).iter().find(|version| is_true(version, "storage"));
+    let storage = versions(crd).iter().find(|version| version["storage"] == true);
     let name = storage.and_then(|version| version.get("name"));
     stored.extend(name.filter(|name| !stored.contains(name)).cloned());
     stored
 }
 
 /// A version that was ever stored must stay, or objects stored in it could not be read.
-fn check_stored_versions(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let stored = stored_versions(crd, old);
-    let path = "status.storedVersions";
-    if stored.is_empty() {
-        return vec![FieldError::invalid(path, Value::Null, "must have at least one stored version")];
+fn check_stored_versions(crd: &Place, old: Option<&Value>) {
+    let stored = Value::from(stored_versions(crd.value, old));
+    let place = crd.stand_in("status.storedVersions", &stored);
+    if place.list("").is_empty() {
+        return place.invalid("", Value::Null, "must have at least one stored version");
     }
-    let storage =
-        versions(crd).iter().filter(|version| is_true(version, "storage")).map(|version| text(version, "name"));
-    let missing = storage.filter(|name| !stored.iter().any(|stored| stored == name));
-    let mut errors: Vec<FieldError> = missing
-        .map(|name| FieldError::invalid(path, stored.clone(), &format!("must have the storage version {name}")))
-        .collect();
-    let is_listed = |name: &str| versions(crd).iter().any(|version| text(version, "name") == name);
-    for (index, name) in stored.iter().filter_map(Value::as_str).enumerate().filter(|(_, name)| !is_listed(name)) {
-        let detail = format!(
-            "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions \
-             until a storage migration ensures no data remains persisted in {name} and removes {name} from \
-             status.storedVersions"
-        );
-        errors.push(FieldError::invalid(format!("{path}[{index}]"), name, &detail));
+    for version in versions(crd.value).iter().filter(|version| version["storage"] == true) {
+        let name = text(version, "name");
+        let is_stored = place.texts("").any(|stored| stored == name);
+        place.wrong_if(!is_stored, "", &format!("must have the storage version {name}"));
     }
-    errors
+    for name in place.items("") {
+        if versions(crd.value).iter().any(|version| version["name"] == *name.value) {
+            continue;
+        }
+        let detail = "missing from spec.versions; NAME was previously a storage version, and must remain in \
+                      spec.versions until a storage migration ensures no data remains persisted in NAME and removes \
+                      NAME from status.storedVersions";
+        name.wrong("", &detail.replace("NAME", name.text("")));
+    }
 }
 
 /// Groups of the community need an approval; own groups do not.
-fn check_approval(crd: &Value) -> Option<FieldError> {
-    let group = text(crd, "spec.group");
+fn check_approval(crd: &Place) {
+    let group = crd.text("spec.group");
     let is_protected =
         |suffix: &str| group == suffix || group.strip_suffix(suffix).is_some_and(|rest| rest.ends_with('.'));
     if !is_protected("k8s.io") && !is_protected("kubernetes.io") {
-        return None;
-    }
-    let approval =
-        at(crd, "metadata.annotations").and_then(|annotations| annotations.get(APPROVAL)).and_then(Value::as_str);
-    let approval = approval.unwrap_or("");
-    let path = format!("metadata.annotations[{APPROVAL}]");
-    let has_host = approval.split_once("://").is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty());
-    let see = "see https://github.com/kubernetes/enhancements/pull/1111";
-    if approval.is_empty() {
-        return Some(FieldError::required(
-            path,
-            &format!("protected groups must have approval annotation {APPROVAL:?}, {see}"),
-        ));
-    }
-    let is_fine = approval.starts_with("unapproved") || has_host;
-    let detail = format!(
-        "protected groups must have approval annotation {APPROVAL:?} with either a URL or a reason starting with \
-         \"unapproved\", {see}"
-    );
-    (!is_fine).then(|| FieldError::invalid(path, approval, &detail))
-}
-
-fn check_spec(crd: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    check_group_and_scope(crd, &mut errors);
-    version::check(versions(crd), &mut errors);
-    for field in ["plural", "singular", "kind", "listKind"] {
-        let path = format!("spec.names.{field}");
-        if text(crd, &path).is_empty() {
-            errors.push(FieldError::required(path, ""));
-        }
-    }
-    check_names(crd, &mut errors);
-    check_conversion(crd, &mut errors);
-    errors
-}
-
-fn check_group_and_scope(crd: &Value, errors: &mut Vec<FieldError>) {
-    let group = text(crd, "spec.group");
-    let problems = names::dns_subdomain(group);
-    if group.is_empty() {
-        errors.push(FieldError::required("spec.group", ""));
-    } else if !problems.is_empty() {
-        errors.push(FieldError::invalid("spec.group", group, &problems.join(",")));
-    } else if !group.contains('.') {
-        errors.push(FieldError::invalid("spec.group", group, "should be a domain with at least one dot"));
-    }
-    check_choice(crd, "spec.scope", &["Cluster", "Namespaced"], errors);
-}
-
-fn check_choice(crd: &Value, path: &str, choices: &[&str], errors: &mut Vec<FieldError>) {
-    let value = text(crd, path);
-    if value.is_empty() {
-        errors.push(FieldError::required(path, ""));
-    } else if !choices.contains(&value) {
-        errors.push(FieldError::not_supported(path, value, choices));
-    }
-}
-
-fn check_names(crd: &Value, errors: &mut Vec<FieldError>) {
-    let mut check = |path: String, value: &str, is_kind: bool| {
-        let problems = names::dns1035_label(&if is_kind { value.to_lowercase() } else { value.to_owned() });
-        let advice = if is_kind { "may have mixed case, but should otherwise match: " } else { "" };
-        if !problems.is_empty() {
-            errors.push(FieldError::invalid(path, value, &format!("{advice}{}", problems.join(","))));
-        }
-    };
-    for (field, is_kind) in [("plural", false), ("singular", false), ("kind", true), ("listKind", true)] {
-        let path = format!("spec.names.{field}");
-        let value = text(crd, &path);
-        if !value.is_empty() {
-            check(path, value, is_kind);
-        }
-    }
-    for field in ["shortNames", "categories"] {
-        let path = format!("spec.names.{field}");
-        for (index, value) in list(at(crd, &path)).iter().enumerate() {
-            check(format!("{path}[{index}]"), value.as_str().unwrap_or(""), false);
-        }
-    }
-    let list_kind = text(crd, "spec.names.listKind");
-    if !list_kind.is_empty() && list_kind == text(crd, "spec.names.kind") {
-        errors.push(FieldError::invalid("spec.names.listKind", list_kind, "kind and listKind may not be the same"));
-    }
-}
-
-fn check_conversion(crd: &Value, errors: &mut Vec<FieldError>) {
-    if at(crd, "spec.conversion").is_none() {
         return;
     }
-    check_choice(crd, "spec.conversion.strategy", &["None", "Webhook"], errors);
-    let config = "spec.conversion.webhookClientConfig";
-    let client = at(crd, "spec.conversion.webhook.clientConfig");
-    let reviews = list(at(crd, "spec.conversion.webhook.conversionReviewVersions"));
-    if text(crd, "spec.conversion.strategy") == "Webhook" {
-        match client {
-            None => errors.push(FieldError::required(config, "required when strategy is set to Webhook")),
-            Some(client) if client.get("url").is_some() == client.get("service").is_some() => {
-                errors.push(FieldError::required(config, "exactly one of url or service is required"));
-            }
-            Some(_) => {}
+    let key = format!("metadata.annotations[{APPROVAL}]");
+    let approval = crd.get("metadata.annotations").get(APPROVAL).and_then(Value::as_str).unwrap_or("");
+    let has_host = approval.split_once("://").is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty());
+    let must = format!("protected groups must have approval annotation {APPROVAL:?}");
+    let see = "see https://github.com/kubernetes/enhancements/pull/1111";
+    if approval.is_empty() {
+        return crd.required(&key, &format!("{must}, {see}"));
+    }
+    let is_fine = approval.starts_with("unapproved") || has_host;
+    let detail = format!("{must} with either a URL or a reason starting with \"unapproved\", {see}");
+    crd.invalid_if(!is_fine, &key, approval, &detail);
+}
+
+fn check_spec(spec: &Place) {
+    let group = spec.text("group");
+    let complaints = names::dns_subdomain(group);
+    if group.is_empty() {
+        spec.required("group", "");
+    } else if !complaints.is_empty() {
+        spec.wrong("group", &complaints.join(","));
+    } else {
+        spec.wrong_if(!group.contains('.'), "group", "should be a domain with at least one dot");
+    }
+    spec.needs_one_of("scope", &["Cluster", "Namespaced"]);
+    version::check(spec);
+    check_names(&spec.field("names"));
+    if let Some(conversion) = spec.given("conversion") {
+        check_conversion(&conversion);
+    }
+}
+
+fn check_names(names: &Place) {
+    names.needs(&["plural", "singular", "kind", "listKind"]);
+    let check = |name: &Place, is_kind: bool| {
+        let value = name.text("");
+        let complaints = names::dns1035_label(&if is_kind { value.to_lowercase() } else { value.to_owned() });
+        let advice = if is_kind { "may have mixed case, but should otherwise match: " } else { "" };
+        name.invalid_if(!complaints.is_empty(), "", value, &format!("{advice}{}", complaints.join(",")));
+    };
+    for (key, is_kind) in [("plural", false), ("singular", false), ("kind", true), ("listKind", true)] {
+        if !names.text(key).is_empty() {
+            check(&names.field(key), is_kind);
         }
-        let path = "spec.conversion.conversionReviewVersions";
-        if reviews.is_empty() {
-            errors.push(FieldError::required(path, ""));
-        } else if !reviews.iter().any(|version| matches!(version.as_str(), Some("v1" | "v1beta1"))) {
-            errors.push(FieldError::invalid(path, reviews.to_vec(), "must include at least one of v1, v1beta1"));
+    }
+    for key in ["shortNames", "categories"] {
+        names.items(key).for_each(|name| check(&name, false));
+    }
+    let list_kind = names.text("listKind");
+    let is_same = !list_kind.is_empty() && list_kind == names.text("kind");
+    names.wrong_if(is_same, "listKind", "kind and listKind may not be the same");
+}
+
+/// The reference reports the parts of the webhook one level further up.
+fn check_conversion(conversion: &Place) {
+    conversion.needs_one_of("strategy", &["None", "Webhook"]);
+    let client = conversion.stand_in("webhookClientConfig", conversion.get("webhook.clientConfig"));
+    let reviews = conversion.stand_in("conversionReviewVersions", conversion.get("webhook.conversionReviewVersions"));
+    if conversion.text("strategy") == "Webhook" {
+        if client.value.is_null() {
+            client.required("", "required when strategy is set to Webhook");
+        } else if client.has("url") == client.has("service") {
+            client.required("", "exactly one of url or service is required");
         }
+        reviews.needs(&[""]);
+        let has_known = reviews.texts("").any(|version| matches!(version, "v1" | "v1beta1"));
+        let is_strange = !has_known && !reviews.list("").is_empty();
+        reviews.wrong_if(is_strange, "", "must include at least one of v1, v1beta1");
         return;
     }
     let detail = "should not be set when strategy is not set to Webhook";
-    if client.is_some() {
-        errors.push(FieldError::forbidden(config, detail));
-    }
-    if !reviews.is_empty() {
-        errors.push(FieldError::forbidden("spec.conversion.conversionReviewVersions", detail));
-    }
+    client.forbidden_if(!client.value.is_null(), "", detail);
+    reviews.forbidden_if(!reviews.list("").is_empty(), "", detail);
 }
 
 /// What a client should know about a CRD that is accepted nevertheless; an update is warned about what is new in it.

@@ -2,8 +2,9 @@
 //! metadata of their own.
 
 use super::place::Place;
-use super::schema::{Additional, Node};
+use super::schema::Node;
 use serde_json::{Map, Value};
+use volley_api::kube::decode::word;
 use volley_api::kube::field::FieldError;
 use volley_api::kube::names;
 
@@ -17,26 +18,13 @@ fn walk(node: &Node, value: &Value, place: &Place<'_>, errors: &mut Vec<FieldErr
     if !node.holds.embedded {
         return;
     }
-    match value {
-        Value::Object(members) => {
-            if node.is_embedded {
-                check_resource(members, place, errors);
-            }
-            for (name, member) in members {
-                if let Some(sub) = node.property(name) {
-                    walk(sub, member, &Place::Field(place, name), errors);
-                } else if let Additional::Of(sub) = &node.additional {
-                    walk(sub, member, &Place::Key(place, name), errors);
-                }
-            }
-        }
-        Value::Array(items) => {
-            let Some(sub) = &node.items else { return };
-            for (index, item) in items.iter().enumerate() {
-                walk(sub, item, &Place::Index(place, index), errors);
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    if let Value::Object(members) = value
+        && node.is_embedded
+    {
+        check_resource(members, place, errors);
+    }
+    for (sub, value, place) in node.below(value, place) {
+        walk(sub, value, &place, errors);
     }
 }
 
@@ -51,7 +39,7 @@ fn check_resource(members: &Map<String, Value>, place: &Place<'_>, errors: &mut 
         (!problems.is_empty()).then(|| format!("{advice}{}", problems.join(",")))
     });
     if let Some(metadata) = members.get("metadata").filter(|metadata| !metadata.is_object() && !metadata.is_null()) {
-        let detail = format!("json: cannot unmarshal {} into Go value of type v1.ObjectMeta", json_kind(metadata));
+        let detail = format!("json: cannot unmarshal {} into Go value of type v1.ObjectMeta", word(metadata));
         errors.push(FieldError::invalid(Place::Field(place, "metadata").field_path(), metadata.clone(), &detail));
     }
 }
@@ -75,16 +63,5 @@ fn check_text(
             }
         }
         Some(other) => errors.push(FieldError::invalid(path, other.clone(), "must be a string")),
-    }
-}
-
-fn json_kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }

@@ -49,12 +49,6 @@ fn summary(body: &str) -> String {
     }
 }
 
-/// The refusal of an update that does not say which version it is based on.
-pub fn version_required(expected: Expected<'_>, name: &str) -> ApiError {
-    let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
-    ApiError::invalid(expected.group, expected.kind, name, vec![error])
-}
-
 /// Whether an update counts: any change outside metadata, and outside status where that has its own endpoint.
 pub fn generation_changes(old: &Value, new: &Value, has_status: bool) -> bool {
     let counts = |name: &str| name != "metadata" && !(has_status && name == "status");
@@ -84,25 +78,6 @@ pub fn prepare_update(object: &mut Value, old: &Value, has_status: bool) {
     let generation = generation(old);
     let step = i64::from(generation_changes(old, object, has_status));
     set_generation(object, generation + step);
-}
-
-/// Prepares a write through `/status`: all but the status, and who manages which field, is as it was.
-pub fn prepare_status_update(object: &mut Value, old: &Value) {
-    let status = object.get("status").cloned();
-    let managed = object.get("metadata").and_then(|metadata| metadata.get("managedFields")).cloned();
-    *object = old.clone();
-    put(object, "status", status);
-    if let Some(metadata) = object.get_mut("metadata") {
-        put(metadata, "managedFields", managed);
-    }
-}
-
-fn put(holder: &mut Value, name: &str, value: Option<Value>) {
-    let Value::Object(members) = holder else { return };
-    match value {
-        Some(value) => members.insert(name.to_owned(), value),
-        None => members.remove(name),
-    };
 }
 
 fn generation(object: &Value) -> i64 {
@@ -149,15 +124,6 @@ mod tests {
         assert_eq!(error.message, "Widget.example.com \"a\" is invalid: kind: Invalid value: \"Foo\": must be Widget");
     }
 
-    // K-CR-3
-    #[test]
-    fn an_update_must_name_its_version() {
-        assert_eq!(
-            version_required(WIDGET, "a").message,
-            "Widget.example.com \"a\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update"
-        );
-    }
-
     // K-CR-2
     #[test]
     fn the_generation_counts_changes_outside_metadata_and_status() {
@@ -185,20 +151,5 @@ mod tests {
         let mut object = json!({"metadata": {}, "status": 2});
         prepare_create(&mut object, false);
         assert_eq!(object["status"], 2);
-    }
-
-    // K-WR-5
-    #[test]
-    fn a_status_write_changes_nothing_but_the_status() {
-        let old = json!({"metadata": {"generation": 4, "labels": {"a": "b"}}, "spec": 1, "status": 1});
-        let mut new = json!({"metadata": {"labels": {"a": "c"}, "managedFields": [1]}, "spec": 2, "status": 3});
-        prepare_status_update(&mut new, &old);
-        assert_eq!(
-            new,
-            json!({"metadata": {"generation": 4, "labels": {"a": "b"}, "managedFields": [1]}, "spec": 1, "status": 3})
-        );
-        let mut cleared = json!({"metadata": {}});
-        prepare_status_update(&mut cleared, &old);
-        assert_eq!(cleared.get("status"), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Lists of type `set` and `map`: no value and no combination of keys may occur twice.
 
 use super::place::Place;
-use super::schema::{Additional, ListKind, Node};
+use super::schema::{ListKind, Node};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use volley_api::kube::field::FieldError;
@@ -19,28 +19,15 @@ fn walk(node: &Node, value: &Value, place: &Place<'_>, errors: &mut Vec<FieldErr
     if !node.holds.keyed_lists {
         return;
     }
-    match value {
-        Value::Object(members) => {
-            for (name, member) in members {
-                if let Some(sub) = node.property(name) {
-                    walk(sub, member, &Place::Field(place, name), errors);
-                } else if let Additional::Of(sub) = &node.additional {
-                    walk(sub, member, &Place::Key(place, name), errors);
-                }
-            }
+    if let Value::Array(items) = value {
+        match &node.list {
+            ListKind::Atomic => {}
+            ListKind::Set => duplicates(items.iter().cloned(), place, errors),
+            ListKind::Map(keys) => keyed(items, keys, place, errors),
         }
-        Value::Array(items) => {
-            match &node.list {
-                ListKind::Atomic => {}
-                ListKind::Set => duplicates(items.iter().cloned(), place, errors),
-                ListKind::Map(keys) => keyed(items, keys, place, errors),
-            }
-            let Some(sub) = &node.items else { return };
-            for (index, item) in items.iter().enumerate() {
-                walk(sub, item, &Place::Index(place, index), errors);
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+    for (sub, value, place) in node.below(value, place) {
+        walk(sub, value, &place, errors);
     }
 }
 

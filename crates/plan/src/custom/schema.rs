@@ -127,6 +127,23 @@ impl Node {
         })
     }
 
+    /// What stands directly below a value and is described: schema, value and place.
+    pub(super) fn below<'a>(
+        &'a self,
+        value: &'a Value,
+        place: &'a Place<'a>,
+    ) -> impl Iterator<Item = (&'a Node, &'a Value, Place<'a>)> {
+        let members = value.as_object().into_iter().flatten().filter_map(move |(name, member)| {
+            let is_declared = self.property(name).is_some();
+            let place = if is_declared { Place::Field(place, name) } else { Place::Key(place, name) };
+            Some((self.member(name)?, member, place))
+        });
+        let items = value.as_array().into_iter().flatten().enumerate();
+        let items =
+            items.filter_map(move |(index, item)| Some((self.items.as_deref()?, item, Place::Index(place, index))));
+        members.chain(items)
+    }
+
     pub(super) fn is(&self, wanted: Type) -> bool {
         self.types.contains(&wanted)
     }
@@ -339,22 +356,8 @@ impl Compiler {
 }
 
 const LIMIT_KEYWORDS: [&str; 16] = [
-    "minimum",
-    "maximum",
-    "multipleOf",
-    "minLength",
-    "maxLength",
-    "pattern",
-    "minItems",
-    "maxItems",
-    "uniqueItems",
-    "minProperties",
-    "maxProperties",
-    "enum",
-    "anyOf",
-    "oneOf",
-    "allOf",
-    "not",
+    "minimum", "maximum", "multipleOf", "minLength", "maxLength", "pattern", "minItems", "maxItems", "uniqueItems",
+    "minProperties", "maxProperties", "enum", "anyOf", "oneOf", "allOf", "not",
 ];
 
 fn holds(node: &Node) -> Holds {

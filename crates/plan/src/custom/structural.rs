@@ -1,12 +1,12 @@
 //! What the schema of a CRD version may say: it must be structural, its defaults must fit, its extensions must agree.
 //!
-//! `definition` calls `check` for each schema of a CRD. Texts are the reference's.
+//! `version` calls `check` for each schema of a CRD. Texts are the reference's.
 
-use super::place::Place;
-use super::schema::{Node, Schema, is_true, object, text};
+use super::schema::{Node, Schema, object, text};
 use super::{embedded, format, keywords, prune, rules, validate};
-use serde_json::Value;
+use serde_json::{Value, json};
 use volley_api::kube::field::FieldError;
+use volley_api::kube::validate::place::Place;
 
 /// Root keywords that may stand beside a status subresource, as the reference lists them and as JSON spells them.
 const ROOT_KEYWORDS: [(&str, &str); 22] = [
@@ -41,64 +41,41 @@ pub(super) const MAP_TYPE: &str = "x-kubernetes-map-type";
 pub(super) const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 pub(super) const RULES: &str = "x-kubernetes-validations";
 
-/// Everything that is wrong with a schema; `base` is the path of its `openAPIV3Schema`.
-pub(super) fn check(schema: &Value, base: &str, has_status: bool) -> Vec<FieldError> {
-    let place = Place::Field(&Place::Root, base);
-    let mut errors = Errors(Vec::new());
+/// Everything that is wrong with the `openAPIV3Schema` of a version.
+pub(super) fn check(schema: &Place, has_status: bool) {
     if has_status {
-        check_root_keywords(schema, &place, &mut errors);
+        check_root_keywords(schema);
     }
-    if is_true(schema, "nullable") {
-        errors.forbidden(&place, "nullable", "nullable cannot be true at the root");
-    }
-    let before = errors.0.len();
-    check_structure(schema, Level::Root, &place, &mut errors);
-    check_complete(schema, schema, &place, &place, &mut errors);
-    if errors.0.len() == before {
-        match Schema::compile_at(schema, base) {
-            Ok(compiled) => check_defaults(&compiled.root, &place, &mut errors.0),
-            Err(compile_errors) => errors.0.extend(compile_errors),
+    schema.forbidden_if(schema.flag("nullable"), "nullable", "nullable cannot be true at the root");
+    let noted_before = schema.noted();
+    check_structure(schema, Level::Root);
+    check_complete(schema, schema);
+    if schema.noted() == noted_before {
+        match Schema::compile_at(schema.value, &schema.path("")) {
+            Ok(compiled) => check_defaults(&compiled.root, schema),
+            Err(problems) => problems.into_iter().for_each(|problem| schema.note(problem)),
         }
     }
-    keywords::check(schema, &place, &mut errors);
-    errors.0
+    keywords::check(schema);
 }
 
-pub(super) struct Errors(pub(super) Vec<FieldError>);
-
-impl Errors {
-    pub(super) fn required(&mut self, place: &Place<'_>, field: &str, detail: &str) {
-        self.0.push(FieldError::required(Place::Field(place, field).field_path(), detail));
-    }
-
-    pub(super) fn forbidden(&mut self, place: &Place<'_>, field: &str, detail: &str) {
-        self.0.push(FieldError::forbidden(Place::Field(place, field).field_path(), detail));
-    }
-
-    pub(super) fn invalid(&mut self, place: &Place<'_>, field: &str, value: impl Into<Value>, detail: &str) {
-        self.0.push(FieldError::invalid(Place::Field(place, field).field_path(), value, detail));
-    }
-
-    pub(super) fn not_supported(&mut self, place: &Place<'_>, field: &str, value: &str, supported: &[&str]) {
-        self.0.push(FieldError::not_supported(Place::Field(place, field).field_path(), value, supported));
-    }
+/// A keyword that holds a schema of its own.
+pub(super) fn sub_schema<'b, 'v>(schema: &'b Place<'_, 'v>, keyword: &'b str) -> Option<Place<'b, 'v>> {
+    schema.given(keyword).filter(|sub| sub.value.is_object())
 }
 
-fn check_root_keywords(schema: &Value, place: &Place<'_>, errors: &mut Errors) {
-    let kind = text(schema, "type");
-    if !matches!(kind, "" | "object") {
-        let detail =
-            "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
-        errors.invalid(place, "type", kind, detail);
-    }
-    let is_set = |value: &Value| !value.is_null() && value != &Value::Bool(false);
+fn check_root_keywords(schema: &Place) {
+    let is_object = matches!(schema.text("type"), "" | "object");
+    let detail =
+        "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
+    schema.wrong_if(!is_object, "type", detail);
     let is_allowed = |keyword: &str| ROOT_KEYWORDS.iter().any(|(_, allowed)| *allowed == keyword);
-    let mut keywords = schema.as_object().into_iter().flatten().filter(|(_, value)| is_set(value));
+    let mut keywords = schema.entries("").filter(|(_, value)| !value.value.is_null() && value.value != false);
     if keywords.any(|(keyword, _)| !is_allowed(keyword)) {
         let names = ROOT_KEYWORDS.map(|(name, _)| name).join(" ");
         let detail =
             format!("only [{names}] fields are allowed at the root of the schema if the status subresource is enabled");
-        errors.0.push(FieldError::invalid(place.field_path(), schema.clone(), &detail));
+        schema.wrong("", &detail);
     }
 }
 
@@ -109,115 +86,101 @@ enum Level {
     Field,
 }
 
-fn check_structure(schema: &Value, level: Level, place: &Place<'_>, errors: &mut Errors) {
-    let kind = text(schema, "type");
-    let items = schema.get("items").filter(|items| items.is_object());
-    if kind == "array" && items.is_none() {
-        errors.required(place, "items", "must be specified");
+fn check_structure(schema: &Place, level: Level) {
+    match sub_schema(schema, "items") {
+        Some(items) => check_structure(&items, Level::Item),
+        None if schema.text("type") == "array" => schema.required("items", "must be specified"),
+        None => {}
     }
-    if let Some(items) = items {
-        check_structure(items, Level::Item, &Place::Field(place, "items"), errors);
+    schema.entries("properties").for_each(|(_, sub)| check_structure(&sub, Level::Field));
+    let is_open_root = level == Level::Root && schema.value.get("additionalProperties").is_some();
+    schema.forbidden_if(is_open_root, "additionalProperties", "must not be used at the root");
+    if let Some(additional) = sub_schema(schema, "additionalProperties") {
+        check_structure(&additional, Level::Field);
     }
-    let properties = Place::Field(place, "properties");
-    for (name, sub) in object(schema, "properties") {
-        check_structure(sub, Level::Field, &Place::Key(&properties, name), errors);
-    }
-    if let Some(additional) = schema.get("additionalProperties") {
-        if level == Level::Root {
-            errors.forbidden(place, "additionalProperties", "must not be used at the root");
-        }
-        if additional.is_object() {
-            check_structure(additional, Level::Field, &Place::Field(place, "additionalProperties"), errors);
+    if schema.flag(INT_OR_STRING) {
+        for other in [PRESERVE, EMBEDDED] {
+            schema.wrong_if(schema.flag(other), other, "must be false if x-kubernetes-int-or-string is true");
         }
     }
-    if is_true(schema, INT_OR_STRING) {
-        for other in [PRESERVE, EMBEDDED].into_iter().filter(|other| is_true(schema, other)) {
-            errors.invalid(place, other, true, "must be false if x-kubernetes-int-or-string is true");
-        }
-    }
-    check_nested_all(schema, is_int_or_string(schema.get("anyOf")), true, place, errors);
-    check_own_type(schema, level, place, errors);
-    check_metadata(schema, level, place, errors);
+    check_nested_all(schema, is_int_or_string(schema.get("anyOf")), true);
+    check_own_type(schema, level);
+    check_metadata(schema, level);
 }
 
-fn check_own_type(schema: &Value, level: Level, place: &Place<'_>, errors: &mut Errors) {
-    let kind = text(schema, "type");
-    let is_embedded = is_true(schema, EMBEDDED);
-    let needs_type = !is_true(schema, INT_OR_STRING) && !is_true(schema, PRESERVE);
-    if is_embedded && kind != "object" {
-        let detail = "must be object if x-kubernetes-embedded-resource is true";
-        if kind.is_empty() {
-            errors.required(place, "type", detail);
-        } else {
-            errors.invalid(place, "type", kind, detail);
-        }
-    } else if kind.is_empty() && needs_type {
+fn check_own_type(schema: &Place, level: Level) {
+    let (kind, is_embedded) = (schema.text("type"), schema.flag(EMBEDDED));
+    let needs_type = !schema.flag(INT_OR_STRING) && !schema.flag(PRESERVE);
+    if is_embedded {
+        check_type(schema, "object", "must be object if x-kubernetes-embedded-resource is true");
+    } else if needs_type {
         let detail = match level {
             Level::Root => "must not be empty at the root",
             Level::Item => "must not be empty for specified array items",
             Level::Field => "must not be empty for specified object fields",
         };
-        errors.required(place, "type", detail);
+        schema.needs_because("type", detail);
     }
-    if is_embedded && schema.get("additionalProperties").is_some() {
-        errors.forbidden(place, "additionalProperties", "must not be used if x-kubernetes-embedded-resource is set");
-    }
-    if level == Level::Root && !matches!(kind, "" | "object") {
-        errors.invalid(place, "type", kind, "must be object at the root");
-    }
-    let has_properties = object(schema, "properties").next().is_some();
-    if is_embedded && !is_true(schema, PRESERVE) && !has_properties {
+    let is_open = is_embedded && schema.value.get("additionalProperties").is_some();
+    let detail = "must not be used if x-kubernetes-embedded-resource is set";
+    schema.forbidden_if(is_open, "additionalProperties", detail);
+    let is_other_root = level == Level::Root && !matches!(kind, "" | "object");
+    schema.wrong_if(is_other_root, "type", "must be object at the root");
+    if is_embedded && !schema.flag(PRESERVE) {
         let detail =
             "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
-        errors.required(place, "properties", detail);
+        schema.needs_because("properties", detail);
     }
+}
+
+/// A schema that can only be of one type; says whether it is.
+pub(super) fn check_type(schema: &Place, wanted: &str, detail: &str) -> bool {
+    let kind = schema.text("type");
+    schema.needs_because("type", detail);
+    schema.wrong_if(!kind.is_empty() && kind != wanted, "type", detail);
+    kind == wanted
 }
 
 /// Objects of their own have a kind and a version in text; at the root, metadata may only limit names.
-fn check_metadata(schema: &Value, level: Level, place: &Place<'_>, errors: &mut Errors) {
-    let Some(properties) = schema.get("properties") else { return };
-    let here = Place::Field(place, "properties");
-    let is_resource = level == Level::Root || is_true(schema, EMBEDDED);
-    for (name, wanted) in [("kind", "string"), ("apiVersion", "string"), ("metadata", "object")] {
-        let Some(sub) = properties.get(name).filter(|_| is_resource) else { continue };
-        if text(sub, "type") != wanted {
-            errors.invalid(&Place::Key(&here, name), "type", text(sub, "type"), &format!("must be {wanted}"));
-        }
+fn check_metadata(schema: &Place, level: Level) {
+    let is_resource = level == Level::Root || schema.flag(EMBEDDED);
+    for (name, sub) in schema.entries("properties").filter(|_| is_resource) {
+        let wanted = match name {
+            "kind" | "apiVersion" => "string",
+            "metadata" => "object",
+            _ => continue,
+        };
+        let kind = sub.text("type");
+        sub.invalid_if(kind != wanted, "type", kind, &format!("must be {wanted}"));
     }
-    let Some(metadata) = properties.get("metadata").filter(|_| level == Level::Root) else { return };
-    let is_name = |(name, _): (&String, &Value)| matches!(name.as_str(), "name" | "generateName");
+    let mut root = schema.entries("properties").filter(|(name, _)| level == Level::Root && *name == "metadata");
+    let Some((_, metadata)) = root.next() else { return };
+    let only_names = metadata.entries("properties").all(|(name, _)| matches!(name, "name" | "generateName"));
     let is_plain = |keyword: &str| matches!(keyword, "type" | "default" | "properties");
-    let only_names = object(metadata, "properties").all(is_name);
-    let mut keywords = metadata.as_object().into_iter().flatten();
-    if !only_names || keywords.any(|(keyword, value)| !is_plain(keyword) && !value.is_null()) {
-        let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
-        errors.0.push(FieldError::forbidden(Place::Key(&here, "metadata").field_path(), detail));
-    }
+    let mut keywords = metadata.entries("");
+    let says_more = keywords.any(|(keyword, value)| !is_plain(keyword) && !value.value.is_null());
+    let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
+    metadata.forbidden_if(!only_names || says_more, "", detail);
 }
 
 /// The one pattern that may name types in a branch: integer or string.
-fn is_int_or_string(any_of: Option<&Value>) -> bool {
-    any_of == Some(&serde_json::json!([{"type": "integer"}, {"type": "string"}]))
+fn is_int_or_string(any_of: &Value) -> bool {
+    any_of == &json!([{"type": "integer"}, {"type": "string"}])
 }
 
-fn check_nested_all(schema: &Value, skips_any_of: bool, is_top: bool, place: &Place<'_>, errors: &mut Errors) {
-    for keyword in ["anyOf", "allOf", "oneOf"] {
-        if keyword == "anyOf" && skips_any_of {
-            continue;
-        }
-        let here = Place::Field(place, keyword);
-        let branches = schema.get(keyword).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        for (index, branch) in branches.iter().enumerate() {
+fn check_nested_all(schema: &Place, skips_any_of: bool, is_top: bool) {
+    for keyword in ["anyOf", "allOf", "oneOf"].into_iter().filter(|keyword| *keyword != "anyOf" || !skips_any_of) {
+        for (index, branch) in schema.items(keyword).enumerate() {
             let skips = is_top && keyword == "allOf" && index == 0 && is_int_or_string(branch.get("anyOf"));
-            check_nested(branch, skips, &Place::Index(&here, index), errors);
+            check_nested(&branch, skips);
         }
     }
-    if let Some(not) = schema.get("not") {
-        check_nested(not, false, &Place::Field(place, "not"), errors);
+    if let Some(not) = schema.given("not") {
+        check_nested(&not, false);
     }
 }
 
-const FORBIDDEN_IN_BRANCHES: [(&str, &str); 12] = [
+const FORBIDDEN_IN_BRANCHES: [(&str, &str); 13] = [
     ("type", "must be empty to be structural"),
     ("additionalProperties", "must be undefined to be structural"),
     ("default", "must be undefined to be structural"),
@@ -230,86 +193,67 @@ const FORBIDDEN_IN_BRANCHES: [(&str, &str); 12] = [
     (LIST_KEYS, "must be empty to be structural"),
     (LIST_TYPE, "must be undefined to be structural"),
     (MAP_TYPE, "must be undefined to be structural"),
+    (RULES, "must be empty to be structural"),
 ];
 
-fn check_nested(branch: &Value, skips_any_of: bool, place: &Place<'_>, errors: &mut Errors) {
-    check_nested_all(branch, skips_any_of, false, place, errors);
-    if let Some(items) = branch.get("items").filter(|items| items.is_object()) {
-        check_nested(items, false, &Place::Field(place, "items"), errors);
+fn check_nested(branch: &Place, skips_any_of: bool) {
+    check_nested_all(branch, skips_any_of, false);
+    if let Some(items) = sub_schema(branch, "items") {
+        check_nested(&items, false);
     }
-    let properties = Place::Field(place, "properties");
-    for (name, sub) in object(branch, "properties") {
-        check_nested(sub, false, &Place::Key(&properties, name), errors);
-        if name == "metadata" {
-            let path = Place::Key(&properties, name).field_path();
-            errors.0.push(FieldError::forbidden(path, "must not be specified in a nested context"));
-        }
+    for (name, sub) in branch.entries("properties") {
+        check_nested(&sub, false);
+        sub.forbidden_if(name == "metadata", "", "must not be specified in a nested context");
     }
-    let is_set = |keyword: &str| match branch.get(keyword) {
-        None | Some(Value::Null | Value::Bool(false)) => false,
-        Some(Value::String(text)) => !text.is_empty(),
-        Some(Value::Array(list)) => !list.is_empty(),
-        Some(_) => true,
-    };
-    for (keyword, detail) in FORBIDDEN_IN_BRANCHES.into_iter().filter(|(keyword, _)| is_set(keyword)) {
-        errors.forbidden(place, keyword, detail);
-    }
-    if is_set(RULES) {
-        errors.forbidden(place, RULES, "must be empty to be structural");
+    for (keyword, detail) in FORBIDDEN_IN_BRANCHES {
+        let is_set = match branch.get(keyword) {
+            Value::Null | Value::Bool(false) => false,
+            Value::String(text) => !text.is_empty(),
+            Value::Array(list) => !list.is_empty(),
+            _ => true,
+        };
+        branch.forbidden_if(is_set, keyword, detail);
     }
 }
 
-/// Fields that a branch names must be declared outside it too.
-fn check_complete(branch: &Value, schema: &Value, place: &Place<'_>, named_at: &Place<'_>, errors: &mut Errors) {
-    for keyword in ["allOf", "anyOf", "oneOf"] {
-        let here = Place::Field(named_at, keyword);
-        let branches = branch.get(keyword).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        for (index, nested) in branches.iter().enumerate() {
-            check_branch_complete(nested, schema, place, &Place::Index(&here, index), errors);
-        }
-    }
-    if let Some(not) = branch.get("not") {
-        check_branch_complete(not, schema, place, &Place::Field(named_at, "not"), errors);
+/// Fields that a branch names must be declared outside it too; `schema` is what is outside.
+fn check_complete(branch: &Place, schema: &Place) {
+    let nested = ["allOf", "anyOf", "oneOf"].into_iter().flat_map(|keyword| branch.items(keyword));
+    for nested in nested.chain(branch.given("not")) {
+        check_branch_complete(&nested, schema);
     }
 }
 
-fn check_branch_complete(branch: &Value, schema: &Value, place: &Place<'_>, named_at: &Place<'_>, errors: &mut Errors) {
-    let missing = |place: &Place<'_>, named_at: &Place<'_>| {
-        FieldError::required(place.field_path(), &format!("because it is defined in {}", named_at.field_path()))
+fn check_branch_complete(branch: &Place, schema: &Place) {
+    let check = |branch: &Place, declared: &Place| {
+        if declared.value.is_null() {
+            declared.required("", &format!("because it is defined in {}", branch.path("")));
+        } else {
+            check_branch_complete(branch, declared);
+        }
     };
-    check_complete(branch, schema, place, named_at, errors);
-    if let Some(items) = branch.get("items") {
-        let (here, named) = (Place::Field(place, "items"), Place::Field(named_at, "items"));
-        match schema.get("items") {
-            Some(declared) => check_branch_complete(items, declared, &here, &named, errors),
-            None => errors.0.push(missing(&here, &named)),
-        }
+    check_complete(branch, schema);
+    if let Some(items) = branch.given("items") {
+        check(&items, &schema.field("items"));
     }
-    let (properties, named_properties) = (Place::Field(place, "properties"), Place::Field(named_at, "properties"));
-    for (name, sub) in object(branch, "properties") {
-        let (here, named) = (Place::Key(&properties, name), Place::Key(&named_properties, name));
-        match schema.get("properties").and_then(|declared| declared.get(name)) {
-            Some(declared) => check_branch_complete(sub, declared, &here, &named, errors),
-            None => errors.0.push(missing(&here, &named)),
-        }
+    for (name, sub) in branch.entries("properties") {
+        let declared = schema.get("properties").get(name).unwrap_or(&Value::Null);
+        check(&sub, &schema.stand_in(&format!("properties[{name}]"), declared));
     }
 }
 
 /// Defaults must be pruned and valid. Those inside additional properties are not reached, as in the reference.
-fn check_defaults(node: &Node, place: &Place<'_>, errors: &mut Vec<FieldError>) {
+fn check_defaults(node: &Node, schema: &Place) {
     if let Some(default) = &node.default {
-        let here = Place::Field(place, "default");
-        if prune::prune_value(node, &mut default.clone()) {
-            errors.push(FieldError::invalid(here.field_path(), default.clone(), "must not have unknown fields"));
-        }
-        errors.extend(default_errors(node, default, &here.field_path()));
+        let has_unknown = prune::prune_value(node, &mut default.clone());
+        schema.wrong_if(has_unknown, "default", "must not have unknown fields");
+        default_errors(node, default, &schema.path("default")).into_iter().for_each(|problem| schema.note(problem));
     }
     if let Some(items) = &node.items {
-        check_defaults(items, &Place::Field(place, "items"), errors);
+        check_defaults(items, &schema.field("items"));
     }
-    let properties = Place::Field(place, "properties");
-    for (name, sub) in &node.properties {
-        check_defaults(sub, &Place::Key(&properties, name), errors);
+    for (name, sub) in schema.entries("properties") {
+        node.property(name).into_iter().for_each(|node| check_defaults(node, &sub));
     }
 }
 

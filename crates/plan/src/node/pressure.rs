@@ -3,7 +3,7 @@
 //! The node's shell takes a reading every few seconds, shows `Watch::take_in`'s pressures in the Node object and evicts
 //! the one pod that `victim` names. Order and words are the kubelet's.
 
-use super::resources::{pod_requests, requests};
+use super::resources::{limits, pod_requests, requests};
 use super::seen::Eviction;
 use super::{all_containers, name, spec, uid};
 use jiff::Timestamp;
@@ -83,6 +83,18 @@ pub struct PodUsage {
 pub fn disk_threshold(capacity: i64) -> i64 {
     const GIB: i64 = 1 << 30;
     (capacity / 20).min(20 * GIB).max((capacity / 10).min(GIB))
+}
+
+/// Why the pod has to go: a container whose files outgrow its limit of `ephemeral-storage`.
+pub fn storage_over_limit(containers: &[ContainerUsage], pod: &Pod) -> Option<String> {
+    let used = |name: &str| containers.iter().find(|usage| usage.name == name).map_or(0, |usage| usage.disk_bytes);
+    all_containers(pod).find_map(|(_, container)| {
+        let limit = limits(container.resources.as_ref()).get("ephemeral-storage").copied()?;
+        let is_over = !limit.is_zero() && used(&container.name) > limit.value();
+        // The blank at the end is the kubelet's.
+        is_over
+            .then(|| format!("Container {} exceeded its local ephemeral storage limit \"{limit}\". ", container.name))
+    })
 }
 
 impl Signal {
@@ -301,6 +313,16 @@ mod tests {
         let (_, eviction) = Watch::default().victim(&full, &[pod("p", 0, "400Mi", 300)], at(0)).unwrap();
         let expected = "The node was low on resource: ephemeral-storage. Threshold quantity: 5Gi, available: 1Gi. ";
         assert_eq!(eviction.message, expected);
+    }
+
+    #[test]
+    fn a_container_that_outgrows_its_storage_is_named_with_its_limit() {
+        let spec = json!({"containers": [{"name": "c", "resources": {"limits": {"ephemeral-storage": "10Mi"}}}]});
+        let pod: Pod = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
+        let used = |mib: i64| [ContainerUsage { name: "c".to_owned(), memory_bytes: 0, disk_bytes: mib * MIB }];
+        assert_eq!(storage_over_limit(&used(10), &pod), None);
+        let text = "Container c exceeded its local ephemeral storage limit \"10Mi\". ";
+        assert_eq!(storage_over_limit(&used(11), &pod).as_deref(), Some(text));
     }
 
     #[test]

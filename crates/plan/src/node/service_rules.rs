@@ -194,9 +194,12 @@ pub struct Rule {
     pub targets: Vec<SocketAddr>,
     /// How long a client is sent to the target that it had before.
     pub affinity_seconds: Option<u32>,
-    /// Whether plain connections are turned away. The API server trusts plain HTTP of this process's user on loopback, and
-    /// whoever comes through a door would look like that user.
-    pub is_tls_only: bool,
+}
+
+/// Whether only TLS may be carried to a target. The API server trusts plain HTTP of our own user on loopback, and whoever
+/// comes through a door looks like that user. While nobody knows where it listens, every loopback address may be it.
+pub fn is_tls_only(target: SocketAddr, api_server: Option<SocketAddr>) -> bool {
+    target.ip().is_loopback() && api_server.is_none_or(|api_server| api_server.port() == target.port())
 }
 
 /// The doors to open. The API's own service leads to where it really listens, which may be loopback alone.
@@ -214,10 +217,7 @@ pub fn rules(services: &Services, api_server: Option<SocketAddr>) -> BTreeMap<Do
             if targets.is_empty() {
                 continue;
             }
-            let is_tls_only = targets.iter().any(|target| {
-                target.ip().is_loopback() && api_server.is_some_and(|api_server| api_server.port() == target.port())
-            });
-            let rule = Rule { targets, affinity_seconds: affinity(spec), is_tls_only };
+            let rule = Rule { targets, affinity_seconds: affinity(spec) };
             let inner = u16::try_from(port.port).ok().map(|number| (Place::Service(address), number));
             let outer = port.node_port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port != 0);
             for (place, port) in inner.into_iter().chain(outer.map(|port| (Place::Machine, port))) {
@@ -356,18 +356,18 @@ pub(crate) mod tests {
         api.metadata.namespace = Some("default".to_owned());
         services.observe_service(api);
         assert_eq!(shown(&services, Some("127.0.0.1:6443")), ["tcp/10.96.0.1:443 -> 127.0.0.1:6443"]);
-        let rules = rules(&services, "127.0.0.1:6443".parse().ok());
-        assert!(rules.values().all(|rule| rule.is_tls_only));
     }
 
     #[test]
-    fn no_service_leads_to_the_api_in_the_clear() {
-        let mut services = web();
-        let ports = json!([{"name": "http", "port": 6443}]);
-        services.observe_slice(slice("web", ports, json!([{"addresses": ["127.0.0.1"]}])));
-        let api_server = "127.0.0.1:6443".parse().ok();
-        assert!(rules(&services, api_server).values().all(|rule| rule.is_tls_only));
-        assert!(rules(&web(), api_server).values().all(|rule| !rule.is_tls_only));
+    fn nothing_leads_to_the_api_in_the_clear() {
+        let is_tls_only = |target: &str, api_server: Option<&str>| {
+            is_tls_only(target.parse().unwrap(), api_server.map(|address| address.parse().unwrap()))
+        };
+        assert!(is_tls_only("127.0.0.1:6443", Some("127.0.0.1:6443")));
+        assert!(is_tls_only("127.64.0.2:6443", Some("192.0.2.1:6443")), "it may listen on all addresses");
+        assert!(!is_tls_only("127.64.0.2:8080", Some("127.0.0.1:6443")));
+        assert!(is_tls_only("127.64.0.2:8080", None), "who knows");
+        assert!(!is_tls_only("10.88.0.2:6443", None), "pods are not trusted by their address");
     }
 
     #[test]

@@ -176,15 +176,8 @@ fn bound(pod: &Pod, volume: &Volume, name: &str, lookup: &Lookup) -> Result<Pers
 
 /// Fields of a persistent volume that are not its source.
 const VOLUME_FIELDS: [&str; 9] = [
-    "accessModes",
-    "capacity",
-    "claimRef",
-    "mountOptions",
-    "nodeAffinity",
-    "persistentVolumeReclaimPolicy",
-    "storageClassName",
-    "volumeAttributesClassName",
-    "volumeMode",
+    "accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy",
+    "storageClassName", "volumeAttributesClassName", "volumeMode",
 ];
 
 fn persistent(spec: &PersistentVolumeSpec, is_read_only: bool) -> Result<Backing, String> {

@@ -21,16 +21,8 @@ const MERGED_UPDATERS: &str = "ancient-changes";
 
 /// Never owned: type, identity, and what the server itself keeps.
 const UNTRACKED_METADATA: [&str; 10] = [
-    "creationTimestamp",
-    "deletionTimestamp",
-    "generation",
-    "managedFields",
-    "name",
-    "namespace",
-    "resourceVersion",
-    "selfLink",
-    "uid",
-    "clusterName",
+    "creationTimestamp", "deletionTimestamp", "generation", "managedFields", "name", "namespace", "resourceVersion",
+    "selfLink", "uid", "clusterName",
 ];
 
 /// Who writes, through what, and when.

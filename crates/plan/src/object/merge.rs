@@ -3,6 +3,7 @@
 use super::PatchError;
 use json_patch::{Patch, PatchOperation, jsonptr::PointerBuf};
 use serde_json::{Map, Value};
+use volley_api::kube::decode::word;
 
 /// The reference's own bound: each operation may walk the whole object.
 pub const OPERATIONS_MAX: usize = 10_000;
@@ -91,14 +92,7 @@ fn is_absence_test(object: &Value, operation: &PatchOperation) -> bool {
 }
 
 pub(super) fn decode_error(found: &Value, wanted: &str) -> PatchError {
-    let kind = match found {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
+    let kind = word(found);
     PatchError::Decode(format!("json: cannot unmarshal {kind} into Go value of type {wanted}"))
 }
 

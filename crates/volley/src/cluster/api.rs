@@ -43,8 +43,6 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
     ("flowcontrol.apiserver.k8s.io/v1", "flowschemas", "FlowSchema"),
     ("flowcontrol.apiserver.k8s.io/v1", "prioritylevelconfigurations", "PriorityLevelConfiguration"),
     ("internal.apiserver.k8s.io/v1alpha1", "storageversions", "StorageVersion"),
-    ("metrics.k8s.io/v1beta1", "nodes", "NodeMetrics"),
-    ("metrics.k8s.io/v1beta1", "pods", "PodMetrics"),
     ("networking.k8s.io/v1", "ipaddresses", "IPAddress"),
     ("networking.k8s.io/v1", "servicecidrs", "ServiceCIDR"),
     ("storage.k8s.io/v1", "volumeattributesclasses", "VolumeAttributesClass"),

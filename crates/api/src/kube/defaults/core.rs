@@ -1,71 +1,49 @@
 //! Defaults of the plain kinds of the core group: configuration, namespaces, nodes, events, limits.
 
-use super::rows::{Fill, KindRow, items_mut, make_map, nothing_more};
-use crate::kube::{at, text};
+use super::rows::Fill::{Null, Number, Object, Text};
+use super::rows::{Kind, make_map};
+use crate::kube::{at, items_mut, text};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-pub const ROWS: &[KindRow] = &[
-    KindRow { group: "", kind: "Secret", rows: &[("type", Fill::Text("Opaque"))], more: merge_string_data },
-    KindRow {
-        group: "",
-        kind: "Namespace",
-        rows: &[("spec", Fill::Map), ("status.phase", Fill::Text("Active"))],
-        more: fill_namespace,
-    },
-    KindRow {
-        group: "",
-        kind: "Node",
-        rows: &[
-            ("spec", Fill::Map),
-            ("status.daemonEndpoints.kubeletEndpoint.Port", Fill::Number(0)),
-            ("status.nodeInfo.architecture", Fill::Text("")),
-            ("status.nodeInfo.bootID", Fill::Text("")),
-            ("status.nodeInfo.containerRuntimeVersion", Fill::Text("")),
-            ("status.nodeInfo.kernelVersion", Fill::Text("")),
-            ("status.nodeInfo.kubeProxyVersion", Fill::Text("")),
-            ("status.nodeInfo.kubeletVersion", Fill::Text("")),
-            ("status.nodeInfo.machineID", Fill::Text("")),
-            ("status.nodeInfo.operatingSystem", Fill::Text("")),
-            ("status.nodeInfo.osImage", Fill::Text("")),
-            ("status.nodeInfo.systemUUID", Fill::Text("")),
-        ],
-        more: fill_node,
-    },
-    KindRow {
-        group: "",
-        kind: "Event",
-        rows: &[
-            ("involvedObject", Fill::Map),
-            ("source", Fill::Map),
-            ("firstTimestamp", Fill::Null),
-            ("lastTimestamp", Fill::Null),
-            ("eventTime", Fill::Null),
-            ("reportingComponent", Fill::Text("")),
-            ("reportingInstance", Fill::Text("")),
-        ],
-        more: nothing_more,
-    },
-    KindRow {
-        group: "events.k8s.io",
-        kind: "Event",
-        rows: &[
-            ("regarding", Fill::Map),
-            ("eventTime", Fill::Null),
-            ("deprecatedSource", Fill::Map),
-            ("deprecatedFirstTimestamp", Fill::Null),
-            ("deprecatedLastTimestamp", Fill::Null),
-        ],
-        more: nothing_more,
-    },
-    KindRow { group: "", kind: "LimitRange", rows: &[("spec.limits", Fill::Null)], more: fill_limit_range },
-    KindRow {
-        group: "",
-        kind: "ResourceQuota",
-        rows: &[("spec", Fill::Map), ("status", Fill::Map)],
-        more: nothing_more,
-    },
+pub(super) const KINDS: &[Kind] = &[
+    Kind::of("", "Secret").then(merge_string_data).rows(&[("type", Text("Opaque"))]),
+    Kind::of("", "Namespace").then(fill_namespace).rows(&[("spec", Object), ("status.phase", Text("Active"))]),
+    Kind::of("", "Node").then(fill_node).rows(&[
+        ("spec", Object),
+        ("status.daemonEndpoints.kubeletEndpoint.Port", Number(0)),
+        ("status.nodeInfo.architecture", Text("")),
+        ("status.nodeInfo.bootID", Text("")),
+        ("status.nodeInfo.containerRuntimeVersion", Text("")),
+        ("status.nodeInfo.kernelVersion", Text("")),
+        ("status.nodeInfo.kubeProxyVersion", Text("")),
+        ("status.nodeInfo.kubeletVersion", Text("")),
+        ("status.nodeInfo.machineID", Text("")),
+        ("status.nodeInfo.operatingSystem", Text("")),
+        ("status.nodeInfo.osImage", Text("")),
+        ("status.nodeInfo.systemUUID", Text("")),
+        ("status.conditions[].lastHeartbeatTime", Null),
+        ("status.conditions[].lastTransitionTime", Null),
+    ]),
+    Kind::of("", "Event").rows(&[
+        ("involvedObject", Object),
+        ("source", Object),
+        ("firstTimestamp", Null),
+        ("lastTimestamp", Null),
+        ("eventTime", Null),
+        ("reportingComponent", Text("")),
+        ("reportingInstance", Text("")),
+    ]),
+    Kind::of("events.k8s.io", "Event").rows(&[
+        ("regarding", Object),
+        ("eventTime", Null),
+        ("deprecatedSource", Object),
+        ("deprecatedFirstTimestamp", Null),
+        ("deprecatedLastTimestamp", Null),
+    ]),
+    Kind::of("", "LimitRange").then(fill_limit_range).rows(&[("spec.limits", Null)]),
+    Kind::of("", "ResourceQuota").rows(&[("spec", Object), ("status", Object)]),
 ];
 
 /// `stringData` is only a way to write `data`: it wins over it and is never stored.

@@ -1,64 +1,36 @@
 //! Defaults of services, their endpoints, ingresses and network policies, and what a service still has to be given.
 //!
-//! Addresses and node ports are handed out by the server; `needs_cluster_ip` and `ports_without_node_port` say
-//! where, `set_cluster_ip` writes the one that was chosen.
+//! Addresses and node ports are handed out by the server; `ports_without_node_port` says where, `set_cluster_ip`
+//! writes the one that was chosen.
 
-use super::rows::{Fill, KindRow, fill_row, items_mut, make_map, map_at, nothing_more};
-use crate::kube::{at, text};
+use super::rows::Fill::{Flag, Null, Number, Object, Text};
+use super::rows::{Kind, fill_row, make_map, map_at};
+use crate::kube::{at, items_mut, text};
 use serde_json::{Value, json};
 
-pub const ROWS: &[KindRow] = &[
-    KindRow {
-        group: "",
-        kind: "Service",
-        rows: &[
-            ("spec.sessionAffinity", Fill::Text("None")),
-            ("spec.type", Fill::Text("ClusterIP")),
-            ("spec.ports[].protocol", Fill::Text("TCP")),
-            ("status.loadBalancer", Fill::Map),
-        ],
-        more: fill_service,
-    },
-    KindRow {
-        group: "",
-        kind: "Endpoints",
-        rows: &[("subsets[].ports[].protocol", Fill::Text("TCP"))],
-        more: nothing_more,
-    },
-    KindRow {
-        group: "discovery.k8s.io",
-        kind: "EndpointSlice",
-        rows: &[
-            ("endpoints", Fill::Null),
-            ("ports", Fill::Null),
-            ("endpoints[].conditions", Fill::Map),
-            ("ports[].name", Fill::Text("")),
-            ("ports[].protocol", Fill::Text("TCP")),
-        ],
-        more: nothing_more,
-    },
-    KindRow {
-        group: "networking.k8s.io",
-        kind: "Ingress",
-        rows: &[("spec", Fill::Map), ("status.loadBalancer", Fill::Map)],
-        more: nothing_more,
-    },
-    KindRow {
-        group: "networking.k8s.io",
-        kind: "IngressClass",
-        rows: &[("spec", Fill::Map), ("spec.parameters?.scope", Fill::Text("Cluster"))],
-        more: nothing_more,
-    },
-    KindRow {
-        group: "networking.k8s.io",
-        kind: "NetworkPolicy",
-        rows: &[
-            ("spec.podSelector", Fill::Map),
-            ("spec.ingress[].ports[].protocol", Fill::Text("TCP")),
-            ("spec.egress[].ports[].protocol", Fill::Text("TCP")),
-        ],
-        more: fill_network_policy,
-    },
+pub(super) const KINDS: &[Kind] = &[
+    Kind::of("", "Service").then(fill_service).rows(&[
+        ("spec.sessionAffinity", Text("None")),
+        ("spec.type", Text("ClusterIP")),
+        ("spec.ports[].protocol", Text("TCP")),
+        ("status.loadBalancer", Object),
+    ]),
+    Kind::of("", "Endpoints").rows(&[("subsets[].ports[].protocol", Text("TCP"))]),
+    Kind::of("discovery.k8s.io", "EndpointSlice").rows(&[
+        ("endpoints", Null),
+        ("ports", Null),
+        ("endpoints[].conditions", Object),
+        ("ports[].name", Text("")),
+        ("ports[].protocol", Text("TCP")),
+    ]),
+    Kind::of("networking.k8s.io", "Ingress").rows(&[("spec", Object), ("status.loadBalancer", Object)]),
+    Kind::of("networking.k8s.io", "IngressClass")
+        .rows(&[("spec", Object), ("spec.parameters?.scope", Text("Cluster"))]),
+    Kind::of("networking.k8s.io", "NetworkPolicy").then(fill_network_policy).rows(&[
+        ("spec.podSelector", Object),
+        ("spec.ingress[].ports[].protocol", Text("TCP")),
+        ("spec.egress[].ports[].protocol", Text("TCP")),
+    ]),
 ];
 
 /// How long a client stays with one backend under `ClientIP` affinity, by default.
@@ -73,7 +45,7 @@ fn fill_service(service: &mut Value) {
         }
         "ClientIP" => {
             let seconds = "spec.sessionAffinityConfig.clientIP.timeoutSeconds";
-            fill_row(service, seconds, Fill::Number(AFFINITY_SECONDS));
+            fill_row(service, seconds, Number(AFFINITY_SECONDS));
         }
         _ => {}
     }
@@ -85,17 +57,17 @@ fn fill_service(service: &mut Value) {
         }
     }
     if is_externally_accessible(service) {
-        fill_row(service, "spec.externalTrafficPolicy", Fill::Text("Cluster"));
+        fill_row(service, "spec.externalTrafficPolicy", Text("Cluster"));
     }
     if matches!(text(service, "spec.type"), "ClusterIP" | "NodePort" | "LoadBalancer") {
-        fill_row(service, "spec.internalTrafficPolicy", Fill::Text("Cluster"));
+        fill_row(service, "spec.internalTrafficPolicy", Text("Cluster"));
     }
     match text(service, "spec.type") {
         "LoadBalancer" => {
-            fill_row(service, "spec.allocateLoadBalancerNodePorts", Fill::Flag(true));
+            fill_row(service, "spec.allocateLoadBalancerNodePorts", Flag(true));
             for address in items_mut(service, "status.loadBalancer.ingress") {
                 if !text(address, "ip").is_empty() {
-                    fill_row(address, "ipMode", Fill::Text("VIP"));
+                    fill_row(address, "ipMode", Text("VIP"));
                 }
             }
         }
@@ -125,11 +97,6 @@ pub fn is_externally_accessible(service: &Value) -> bool {
 
 pub fn is_headless(service: &Value) -> bool {
     text(service, "spec.clusterIP") == "None"
-}
-
-/// Services of this type have a cluster address, and this one has none yet.
-pub fn needs_cluster_ip(service: &Value) -> bool {
-    text(service, "spec.type") != "ExternalName" && text(service, "spec.clusterIP").is_empty()
 }
 
 /// Services of this type are reached through a port of the node.
@@ -172,7 +139,7 @@ pub fn fill_ip_families(service: &mut Value) {
     let both = is_headless(service) && !has_selector;
     let (policy, families) =
         if both { ("RequireDualStack", json!(["IPv4", "IPv6"])) } else { ("SingleStack", json!(["IPv4"])) };
-    fill_row(service, "spec.ipFamilyPolicy", Fill::Text(policy));
+    fill_row(service, "spec.ipFamilyPolicy", Text(policy));
     if let Some(spec) = make_map(service, "spec") {
         let unset = spec.get("ipFamilies").and_then(Value::as_array).is_none_or(Vec::is_empty);
         if unset {

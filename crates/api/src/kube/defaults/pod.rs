@@ -2,89 +2,136 @@
 //!
 //! Templates get less than pods: requests are not copied from limits, host ports and service links stay open.
 
-use super::{Row, inner, items, section, set, set_zero};
+use super::rows::Fill::{Flag, NotZero, Null, Number, Object, Text};
+use super::rows::{Kind, Row, fill_row, fill_rows, make_map, map_at};
+use crate::kube::items_mut;
 use crate::kube::quantity::Quantity;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-pub const ROWS: &[Row] = &[
-    ("", "Pod", |pod| {
-        if let Some(spec) = inner(pod, "spec") {
-            pod_spec(spec, false);
-        }
-        if let Some(status) = section(pod, "status") {
-            status_zeros(status);
-        }
-    }),
-    ("", "PodTemplate", |object| {
-        if let Some(template) = section(object, "template") {
-            pod_template(template);
-        }
-    }),
+pub(super) const KINDS: &[Kind] = &[
+    Kind::of("", "Pod").then(pod).rows(&[
+        ("status", Object),
+        ("status.conditions[].lastProbeTime", Null),
+        ("status.conditions[].lastTransitionTime", Null),
+    ]),
+    Kind::of("", "PodTemplate")
+        .then(|object| object.get_mut("template").into_iter().for_each(pod_template))
+        .rows(&[("template", Object)]),
 ];
 
-/// What a pod's status always shows, whoever wrote it (spec K-POD-1, K-POD-2).
-fn status_zeros(status: &mut Value) {
-    let put = |item: &mut Value, key: &str, zero: Value| {
-        if let Some(map) = item.as_object_mut() {
-            map.entry(key).or_insert(zero);
-        }
-    };
-    for condition in crate::kube::items_mut(status, "conditions") {
-        put(condition, "lastProbeTime", Value::Null);
-        put(condition, "lastTransitionTime", Value::Null);
+/// What the status of a container always shows, whoever wrote it (spec K-POD-1, K-POD-2).
+const CONTAINER_STATUS: &[Row] = &[
+    ("image", Text("")),
+    ("imageID", Text("")),
+    ("ready", Flag(false)),
+    ("restartCount", Number(0)),
+    ("state", Object),
+    ("lastState", Object),
+];
+
+/// `rw-r--r--`.
+const FILE_MODE: i64 = 0o644;
+const TOKEN_SECONDS: i64 = 3600;
+
+const SPEC: &[Row] = &[
+    ("dnsPolicy", Text("ClusterFirst")),
+    ("restartPolicy", Text("Always")),
+    ("schedulerName", Text("default-scheduler")),
+    ("securityContext", Object),
+    ("terminationGracePeriodSeconds", Number(30)),
+];
+
+const VOLUME: &[Row] = &[
+    ("secret?.defaultMode", Number(FILE_MODE)),
+    ("configMap?.defaultMode", Number(FILE_MODE)),
+    ("downwardAPI?.defaultMode", Number(FILE_MODE)),
+    ("downwardAPI?.items[].fieldRef?.apiVersion", Text("v1")),
+    ("downwardAPI?.items[].resourceFieldRef?.divisor", Text("0")),
+    ("projected?.defaultMode", Number(FILE_MODE)),
+    ("projected?.sources[].downwardAPI?.items[].fieldRef?.apiVersion", Text("v1")),
+    ("projected?.sources[].downwardAPI?.items[].resourceFieldRef?.divisor", Text("0")),
+    ("projected?.sources[].serviceAccountToken?.expirationSeconds", Number(TOKEN_SECONDS)),
+    ("hostPath?.type", Text("")),
+    ("iscsi?.iscsiInterface", Text("default")),
+    ("rbd?.pool", Text("rbd")),
+    ("rbd?.user", Text("admin")),
+    ("rbd?.keyring", Text("/etc/ceph/keyring")),
+    ("azureDisk?.cachingMode", Text("ReadWrite")),
+    ("azureDisk?.fsType", Text("ext4")),
+    ("azureDisk?.kind", Text("Shared")),
+    ("azureDisk?.readOnly", Flag(false)),
+    ("scaleIO?.storageMode", Text("ThinProvisioned")),
+    ("scaleIO?.fsType", Text("xfs")),
+    ("ephemeral?.volumeClaimTemplate?.metadata", Object),
+    ("ephemeral?.volumeClaimTemplate?.spec", Object),
+];
+
+/// Field references name their version; resource references always show a divisor.
+const CONTAINER: &[Row] = &[
+    ("terminationMessagePath", Text("/dev/termination-log")),
+    ("terminationMessagePolicy", Text("File")),
+    ("ports[].protocol", Text("TCP")),
+    ("env[].valueFrom?.fieldRef?.apiVersion", Text("v1")),
+    ("env[].valueFrom?.resourceFieldRef?.divisor", Text("0")),
+    ("env[].valueFrom?.fileKeyRef?.optional", Flag(false)),
+    ("resources", Object),
+    ("lifecycle?.postStart?.httpGet?.path", Text("/")),
+    ("lifecycle?.postStart?.httpGet?.scheme", Text("HTTP")),
+    ("lifecycle?.preStop?.httpGet?.path", Text("/")),
+    ("lifecycle?.preStop?.httpGet?.scheme", Text("HTTP")),
+];
+
+const PROBE: &[Row] = &[
+    ("timeoutSeconds", NotZero(1)),
+    ("periodSeconds", NotZero(10)),
+    ("successThreshold", NotZero(1)),
+    ("failureThreshold", NotZero(3)),
+    ("httpGet?.path", Text("/")),
+    ("httpGet?.scheme", Text("HTTP")),
+    ("grpc?.service", Text("")),
+];
+
+fn pod(pod: &mut Value) {
+    if let Some(spec) = pod.get_mut("spec").filter(|spec| spec.is_object()) {
+        pod_only(spec);
+        pod_spec(spec);
     }
-    for list in ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"] {
-        for container in crate::kube::items_mut(status, list) {
-            for (key, zero) in [("image", json!("")), ("imageID", json!("")), ("ready", json!(false))] {
-                put(container, key, zero);
-            }
-            for (key, zero) in [("restartCount", json!(0)), ("state", json!({})), ("lastState", json!({}))] {
-                put(container, key, zero);
-            }
-        }
+    for list in ["status.containerStatuses", "status.initContainerStatuses", "status.ephemeralContainerStatuses"] {
+        items_mut(pod, list).for_each(|container| fill_rows(container, CONTAINER_STATUS));
+    }
+    // The one address and the list of addresses say the same.
+    if let Some(status) = map_at(pod, "status")
+        && let Some(address) = status.get("podIP").and_then(Value::as_str).filter(|ip| !ip.is_empty())
+    {
+        let addresses = json!([{"ip": address}]);
+        add_missing(status, [("podIPs".to_owned(), addresses)]);
     }
 }
 
 /// Completes a pod template; its metadata is there even when it is empty.
 pub fn pod_template(template: &mut Value) {
-    section(template, "metadata");
-    if let Some(spec) = section(template, "spec") {
-        pod_spec(spec, true);
-    }
+    fill_rows(template, &[("metadata", Object), ("spec", Object)]);
+    template.get_mut("spec").into_iter().for_each(pod_spec);
 }
 
-/// Completes a pod spec.
-pub fn pod_spec(spec: &mut Value, is_template: bool) {
-    if !is_template {
-        pod_only(spec);
-    }
-    for (key, value) in
-        [("dnsPolicy", "ClusterFirst"), ("restartPolicy", "Always"), ("schedulerName", "default-scheduler")]
-    {
-        set_zero(spec, key, value);
-    }
-    section(spec, "securityContext");
-    set(spec, "terminationGracePeriodSeconds", 30);
-    items(spec, "volumes").for_each(volume);
+fn pod_spec(spec: &mut Value) {
+    fill_rows(spec, SPEC);
+    items_mut(spec, "volumes").for_each(volume);
     for key in ["initContainers", "containers", "ephemeralContainers"] {
-        items(spec, key).for_each(container);
+        items_mut(spec, key).for_each(container);
     }
     round_up(spec, "overhead");
-    if let Some(resources) = inner(spec, "resources") {
-        round_up(resources, "limits");
-        round_up(resources, "requests");
-    }
+    round_up(spec, "resources.limits");
+    round_up(spec, "resources.requests");
     service_account(spec);
 }
 
 /// A service account has two names in the spec for ever; the newer one wins, the older one fills a gap.
 fn service_account(spec: &mut Value) {
     let name = |key: &str| spec.get(key).and_then(Value::as_str).filter(|name| !name.is_empty());
-    let Some(account) = name("serviceAccountName").or_else(|| name("serviceAccount")).map(str::to_owned) else {
-        return;
-    };
-    if let Some(map) = spec.as_object_mut() {
+    let account = name("serviceAccountName").or_else(|| name("serviceAccount")).map(str::to_owned);
+    if let (Some(account), Some(map)) = (account, spec.as_object_mut()) {
         map.insert("serviceAccountName".to_owned(), account.as_str().into());
         map.insert("serviceAccount".to_owned(), account.into());
     }
@@ -93,50 +140,46 @@ fn service_account(spec: &mut Value) {
 fn pod_only(spec: &mut Value) {
     let is_on_host = spec["hostNetwork"] == true;
     for key in ["containers", "initContainers"] {
-        for container in items(spec, key) {
-            if let Some(resources) = inner(container, "resources") {
-                requests_from_limits(resources);
-            }
-            for port in items(container, "ports").filter(|_| is_on_host) {
-                let number = port["containerPort"].clone();
-                set_zero(port, "hostPort", number);
+        for container in items_mut(spec, key) {
+            requests_from_limits(container);
+            for port in items_mut(container, "ports").filter(|_| is_on_host) {
+                if let Some(number) = port["containerPort"].as_i64() {
+                    fill_row(port, "hostPort", NotZero(number));
+                }
             }
         }
     }
     pod_level_requests(spec);
-    set(spec, "enableServiceLinks", true);
+    fill_row(spec, "enableServiceLinks", Flag(true));
 }
 
 /// Each resource that is limited but not requested is requested in full.
-fn requests_from_limits(resources: &mut Value) {
-    let Some(limits) = resources.get("limits").and_then(Value::as_object).filter(|map| !map.is_empty()).cloned() else {
-        return;
-    };
-    if let Some(requests) = section(resources, "requests") {
-        for (name, value) in limits {
-            set(requests, &name, value);
+fn requests_from_limits(container: &mut Value) {
+    let limits = container["resources"]["limits"].as_object().filter(|map| !map.is_empty()).cloned();
+    if let Some(limits) = limits
+        && let Some(requests) = make_map(container, "resources.requests")
+    {
+        add_missing(requests, limits);
+    }
+}
+
+fn add_missing(map: &mut Map<String, Value>, values: impl IntoIterator<Item = (String, Value)>) {
+    for (name, value) in values {
+        let present = map.entry(name).or_insert(Value::Null);
+        if present.is_null() {
+            *present = value;
         }
     }
 }
 
 /// Requests of a pod as a whole come from its containers, else from its own limits.
 fn pod_level_requests(spec: &mut Value) {
-    let Some(limits) = spec["resources"].get("limits").and_then(Value::as_object).cloned() else { return };
-    if limits.is_empty() {
-        return;
-    }
-    let totals = container_totals(spec, "requests");
-    let Some(requests) = inner(spec, "resources").and_then(|resources| section(resources, "requests")) else { return };
-    for (name, total) in totals {
-        if matches!(name.as_str(), "cpu" | "memory") {
-            set(requests, &name, total.to_string());
-        }
-    }
-    for (name, limit) in limits {
-        if matches!(name.as_str(), "cpu" | "memory") || name.starts_with("hugepages-") {
-            set(requests, &name, limit);
-        }
-    }
+    let Some(limits) = spec["resources"]["limits"].as_object().filter(|map| !map.is_empty()).cloned() else { return };
+    let is_compute = |name: &str| matches!(name, "cpu" | "memory");
+    let totals = container_totals(spec, "requests").into_iter().filter(|(name, _)| is_compute(name));
+    let Some(requests) = make_map(spec, "resources.requests") else { return };
+    add_missing(requests, totals.map(|(name, total)| (name, total.to_string().into())));
+    add_missing(requests, limits.into_iter().filter(|(name, _)| is_compute(name) || name.starts_with("hugepages-")));
 }
 
 /// What the containers of a spec need together: all regular ones and sidecars at once, or the largest init step.
@@ -172,8 +215,8 @@ pub fn container_totals(spec: &Value, key: &str) -> BTreeMap<String, Quantity> {
 }
 
 /// Resource lists keep thousandths only; what is finer is rounded up.
-fn round_up(object: &mut Value, key: &str) {
-    for value in object.get_mut(key).and_then(Value::as_object_mut).into_iter().flatten().map(|(_, value)| value) {
+fn round_up(object: &mut Value, path: &str) {
+    for (_, value) in map_at(object, path).into_iter().flatten() {
         let Some(amount) = value.as_str().and_then(|text| Quantity::parse(text).ok()) else { continue };
         if let Some(rounded) = amount.rounded_to_milli() {
             *value = rounded.to_string().into();
@@ -182,65 +225,13 @@ fn round_up(object: &mut Value, key: &str) {
 }
 
 fn container(container: &mut Value) {
-    let image = container["image"].as_str().unwrap_or("");
-    let policy = pull_policy(image);
-    set_zero(container, "imagePullPolicy", policy);
-    set_zero(container, "terminationMessagePath", "/dev/termination-log");
-    set_zero(container, "terminationMessagePolicy", "File");
-    for port in items(container, "ports") {
-        set_zero(port, "protocol", "TCP");
-    }
-    for variable in items(container, "env") {
-        if let Some(from) = inner(variable, "valueFrom") {
-            references(from);
-            if let Some(file) = inner(from, "fileKeyRef") {
-                set(file, "optional", false);
-            }
-        }
-    }
-    if let Some(resources) = section(container, "resources") {
-        round_up(resources, "limits");
-        round_up(resources, "requests");
-    }
+    let policy = pull_policy(container["image"].as_str().unwrap_or(""));
+    fill_row(container, "imagePullPolicy", Text(policy));
+    fill_rows(container, CONTAINER);
+    round_up(container, "resources.limits");
+    round_up(container, "resources.requests");
     for key in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        if let Some(value) = inner(container, key) {
-            probe(value);
-        }
-    }
-    if let Some(lifecycle) = inner(container, "lifecycle") {
-        for key in ["postStart", "preStop"] {
-            if let Some(hook) = inner(lifecycle, key) {
-                http_get(hook);
-            }
-        }
-    }
-}
-
-/// Field references name their version; resource references always show a divisor.
-fn references(holder: &mut Value) {
-    if let Some(field) = inner(holder, "fieldRef") {
-        set_zero(field, "apiVersion", "v1");
-    }
-    if let Some(resource) = inner(holder, "resourceFieldRef") {
-        set(resource, "divisor", "0");
-    }
-}
-
-fn probe(probe: &mut Value) {
-    for (key, value) in [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
-    {
-        set_zero(probe, key, value);
-    }
-    http_get(probe);
-    if let Some(grpc) = inner(probe, "grpc") {
-        set(grpc, "service", "");
-    }
-}
-
-fn http_get(holder: &mut Value) {
-    if let Some(action) = inner(holder, "httpGet") {
-        set_zero(action, "path", "/");
-        set_zero(action, "scheme", "HTTP");
+        container.get_mut(key).into_iter().for_each(|probe| fill_rows(probe, PROBE));
     }
 }
 
@@ -274,74 +265,23 @@ fn is_image_path(path: &str) -> bool {
     })
 }
 
-/// Fields of one kind of volume source that are filled in when they are zero.
-const SOURCE_TEXTS: &[(&str, &[(&str, &str)])] = &[
-    ("iscsi", &[("iscsiInterface", "default")]),
-    ("rbd", &[("pool", "rbd"), ("user", "admin"), ("keyring", "/etc/ceph/keyring")]),
-    ("azureDisk", &[("cachingMode", "ReadWrite"), ("fsType", "ext4"), ("kind", "Shared")]),
-    ("scaleIO", &[("storageMode", "ThinProvisioned"), ("fsType", "xfs")]),
-];
-
-/// `rw-r--r--`.
-const FILE_MODE: i64 = 0o644;
-const TOKEN_SECONDS: i64 = 3600;
-
 fn volume(volume: &mut Value) {
     let Some(map) = volume.as_object_mut() else { return };
     let has_source = map.iter().any(|(key, value)| key != "name" && !value.is_null());
     if !has_source {
         map.insert("emptyDir".to_owned(), Map::new().into());
     }
-    for key in ["secret", "configMap", "downwardAPI", "projected"] {
-        if let Some(source) = inner(volume, key) {
-            set(source, "defaultMode", FILE_MODE);
-        }
-    }
-    if let Some(host) = inner(volume, "hostPath") {
-        set(host, "type", "");
-    }
-    for (key, texts) in SOURCE_TEXTS {
-        if let Some(source) = inner(volume, key) {
-            texts.iter().for_each(|(key, value)| set_zero(source, key, *value));
-        }
-    }
-    if let Some(disk) = inner(volume, "azureDisk") {
-        set(disk, "readOnly", false);
-    }
-    if let Some(image) = inner(volume, "image") {
-        let policy = pull_policy(image["reference"].as_str().unwrap_or(""));
-        set_zero(image, "pullPolicy", policy);
-    }
-    if let Some(downward) = inner(volume, "downwardAPI") {
-        items(downward, "items").for_each(references);
-    }
-    if let Some(projected) = inner(volume, "projected") {
-        items(projected, "sources").for_each(projection);
-    }
-    if let Some(template) = inner(volume, "ephemeral").and_then(|ephemeral| inner(ephemeral, "volumeClaimTemplate")) {
-        section(template, "metadata");
-        if let Some(spec) = section(template, "spec") {
-            claim_spec(spec);
-        }
-    }
-}
-
-fn projection(source: &mut Value) {
-    if let Some(downward) = inner(source, "downwardAPI") {
-        items(downward, "items").for_each(references);
-    }
-    if let Some(token) = inner(source, "serviceAccountToken") {
-        set(token, "expirationSeconds", TOKEN_SECONDS);
-    }
+    fill_rows(volume, VOLUME);
+    let policy = pull_policy(volume["image"]["reference"].as_str().unwrap_or(""));
+    fill_row(volume, "image?.pullPolicy", Text(policy));
+    volume.pointer_mut("/ephemeral/volumeClaimTemplate/spec").into_iter().for_each(claim_spec);
 }
 
 /// Completes the spec of a volume claim, in a claim of its own or in a template.
-pub fn claim_spec(spec: &mut Value) {
-    set(spec, "volumeMode", "Filesystem");
-    if let Some(resources) = section(spec, "resources") {
-        round_up(resources, "limits");
-        round_up(resources, "requests");
-    }
+pub(super) fn claim_spec(spec: &mut Value) {
+    fill_rows(spec, &[("volumeMode", Text("Filesystem")), ("resources", Object)]);
+    round_up(spec, "resources.limits");
+    round_up(spec, "resources.requests");
 }
 
 /// The status of a new pod: pending, with its class of service; whatever the user sent is dropped.
@@ -355,48 +295,45 @@ pub fn pod_status(pod: &mut Value) {
 /// A pod with scheduling gates says at once that it waits for them; `now` is RFC 3339 text.
 pub fn scheduling_gated(pod: &mut Value, now: &str) {
     let has_gates = pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
-    if has_gates && let Some(status) = section(pod, "status") {
+    if has_gates && let Some(status) = make_map(pod, "status") {
         let condition = json!({
             "type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastProbeTime": null,
             "lastTransitionTime": now, "message": "Scheduling is blocked due to non-empty scheduling gates",
         });
-        set(status, "conditions", vec![condition]);
+        add_missing(status, [("conditions".to_owned(), json!([condition]))]);
     }
 }
 
 /// Copies the values of `matchLabelKeys` from the pod's labels into the selectors that name them.
 pub fn match_label_keys(pod: &mut Value) {
     let labels = pod["metadata"]["labels"].clone();
-    let Some(spec) = inner(pod, "spec") else { return };
-    for constraint in items(spec, "topologySpreadConstraints") {
+    for constraint in items_mut(pod, "spec.topologySpreadConstraints") {
         merge_label_keys(constraint, "matchLabelKeys", "In", &labels);
     }
-    let Some(affinity) = inner(spec, "affinity") else { return };
     for kind in ["podAffinity", "podAntiAffinity"] {
-        let Some(terms) = inner(affinity, kind) else { continue };
-        for (list, is_weighted) in [
-            ("preferredDuringSchedulingIgnoredDuringExecution", true),
-            ("requiredDuringSchedulingIgnoredDuringExecution", false),
-        ] {
-            for term in items(terms, list) {
-                let term = if is_weighted { inner(term, "podAffinityTerm") } else { Some(term) };
-                if let Some(term) = term {
-                    merge_label_keys(term, "matchLabelKeys", "In", &labels);
-                    merge_label_keys(term, "mismatchLabelKeys", "NotIn", &labels);
-                }
-            }
+        let preferred = format!("spec.affinity.{kind}.preferredDuringSchedulingIgnoredDuringExecution");
+        for term in items_mut(pod, &preferred).filter_map(|term| term.get_mut("podAffinityTerm")) {
+            merge_both_label_keys(term, &labels);
         }
+        let required = format!("spec.affinity.{kind}.requiredDuringSchedulingIgnoredDuringExecution");
+        items_mut(pod, &required).for_each(|term| merge_both_label_keys(term, &labels));
     }
+}
+
+fn merge_both_label_keys(term: &mut Value, labels: &Value) {
+    merge_label_keys(term, "matchLabelKeys", "In", labels);
+    merge_label_keys(term, "mismatchLabelKeys", "NotIn", labels);
 }
 
 fn merge_label_keys(term: &mut Value, list: &str, operator: &str, labels: &Value) {
     let keys = term.get(list).and_then(Value::as_array).cloned().unwrap_or_default();
-    let Some(selector) = inner(term, "labelSelector") else { return };
+    let Some(selector) = term.get_mut("labelSelector").and_then(Value::as_object_mut) else { return };
     for key in keys.iter().filter_map(Value::as_str) {
         let Some(value) = labels.get(key) else { continue };
-        set(selector, "matchExpressions", Vec::<Value>::new());
-        if let Some(expressions) = selector.get_mut("matchExpressions").and_then(Value::as_array_mut) {
-            expressions.push(json!({"key": key, "operator": operator, "values": [value]}));
+        let expression = json!({"key": key, "operator": operator, "values": [value]});
+        match selector.entry("matchExpressions").or_insert(Value::Null) {
+            Value::Array(expressions) => expressions.push(expression),
+            absent => *absent = json!([expression]),
         }
     }
 }
@@ -565,5 +502,24 @@ mod tests {
             "initContainers": [{"resources": need("1"), "restartPolicy": "Always"}, {"resources": need("3")}],
         });
         assert_eq!(container_totals(&spec, "requests")["cpu"].to_string(), "4");
+    }
+
+    // K-POD-1 K-POD-2
+    #[test]
+    fn a_pod_status_has_the_fields_that_typed_clients_need() {
+        let mut pod = json!({"status": {"podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [{"name": "c", "state": {"running": {}}}]}});
+        fill("", "Pod", &mut pod);
+        let condition = json!({"type": "Ready", "status": "True", "lastProbeTime": null, "lastTransitionTime": null});
+        assert_eq!(pod["status"]["conditions"][0], condition);
+        assert_eq!(
+            pod["status"]["containerStatuses"][0],
+            json!({"name": "c", "state": {"running": {}}, "lastState": {}, "image": "", "imageID": "", "ready": false,
+                "restartCount": 0})
+        );
+        assert_eq!(pod["status"]["podIPs"], json!([{"ip": "10.0.0.1"}]));
+        let filled = pod.clone();
+        fill("", "Pod", &mut pod);
+        assert_eq!(pod, filled);
     }
 }

@@ -3,8 +3,9 @@
 //! The server calls `prepare_create` or `prepare_update` after defaults and before admission and validation
 //! (spec K-WR-5). Doing so twice changes nothing.
 
+use super::fill;
 use super::network::uses_node_ports;
-use super::rows::{fill, make_map, map_at};
+use super::rows::{make_map, map_at};
 use crate::kube::{at, text};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

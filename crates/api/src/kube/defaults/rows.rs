@@ -1,19 +1,19 @@
 //! Default rows and the interpreter that lays them onto an object.
 //!
-//! A row names a field and the value that it gets when the object leaves it out. Kinds whose defaults depend on
-//! other fields add a function; `fill` runs the rows first, the function second.
+//! A row names a field and the value that it gets when the object leaves it out.
 
-use super::{core, network, policy, storage, workloads};
 use serde_json::{Map, Value};
 
 /// What an absent field becomes.
 #[derive(Debug, Clone, Copy)]
 pub enum Fill {
     Number(i64),
+    /// A number whose zero means that it was left out.
+    NotZero(i64),
     Text(&'static str),
     Flag(bool),
     /// An empty object: Go writes its nested structs even when nothing is set in them.
-    Map,
+    Object,
     /// A list or a time that Go writes as `null` when it is not set.
     Null,
 }
@@ -22,28 +22,35 @@ pub enum Fill {
 /// only where `a` is there. Other missing steps are made.
 pub type Row = (&'static str, Fill);
 
-/// The defaults of one kind.
-#[derive(Debug, Clone, Copy)]
-pub struct KindRow {
+/// The defaults of one kind: rows first, then a function where defaults depend on other fields.
+pub(super) struct Kind {
     pub group: &'static str,
     pub kind: &'static str,
-    pub rows: &'static [Row],
-    pub more: fn(&mut Value),
+    rows: &'static [Row],
+    more: fn(&mut Value),
 }
 
-/// For kinds that need no function.
-pub fn nothing_more(_: &mut Value) {}
-
-/// Fills in the defaults of a built-in kind other than Pod; unknown kinds are left alone.
-pub fn fill(group: &str, kind: &str, object: &mut Value) {
-    let tables = [workloads::ROWS, network::ROWS, core::ROWS, storage::ROWS, policy::ROWS];
-    let row = tables.into_iter().flatten().find(|row| row.kind == kind && row.group == group);
-    if let Some(row) = row {
-        for (path, value) in row.rows {
-            fill_row(object, path, *value);
-        }
-        (row.more)(object);
+impl Kind {
+    pub(super) const fn of(group: &'static str, kind: &'static str) -> Kind {
+        Kind { group, kind, rows: &[], more: |_| {} }
     }
+
+    pub(super) const fn rows(self, rows: &'static [Row]) -> Kind {
+        Kind { rows, ..self }
+    }
+
+    pub(super) const fn then(self, more: fn(&mut Value)) -> Kind {
+        Kind { more, ..self }
+    }
+
+    pub(super) fn fill(&self, object: &mut Value) {
+        fill_rows(object, self.rows);
+        (self.more)(object);
+    }
+}
+
+pub fn fill_rows(object: &mut Value, rows: &[Row]) {
+    rows.iter().for_each(|(path, value)| fill_row(object, path, *value));
 }
 
 /// Lays one row onto an object.
@@ -77,6 +84,7 @@ fn needs_default(present: Option<&Value>, value: Fill) -> bool {
     match present {
         None | Some(Value::Null) => true,
         Some(Value::String(text)) => text.is_empty() && matches!(value, Fill::Text(_)),
+        Some(Value::Number(number)) => number.as_i64() == Some(0) && matches!(value, Fill::NotZero(_)),
         Some(_) => false,
     }
 }
@@ -84,10 +92,10 @@ fn needs_default(present: Option<&Value>, value: Fill) -> bool {
 impl Fill {
     fn to_json(self) -> Value {
         match self {
-            Fill::Number(number) => number.into(),
+            Fill::Number(number) | Fill::NotZero(number) => number.into(),
             Fill::Text(text) => text.into(),
             Fill::Flag(flag) => flag.into(),
-            Fill::Map => Value::Object(Map::new()),
+            Fill::Object => Value::Object(Map::new()),
             Fill::Null => Value::Null,
         }
     }
@@ -108,13 +116,4 @@ pub fn make_map<'a>(object: &'a mut Value, path: &str) -> Option<&'a mut Map<Str
         }
     }
     value.as_object_mut()
-}
-
-/// The items of the list at a dotted path; none when there is no list.
-pub fn items_mut<'a>(object: &'a mut Value, path: &str) -> impl Iterator<Item = &'a mut Value> {
-    path.split('.')
-        .try_fold(object, |value, key| value.get_mut(key))
-        .and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten()
 }

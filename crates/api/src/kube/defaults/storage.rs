@@ -1,75 +1,51 @@
 //! Defaults of volumes, claims and the storage.k8s.io kinds.
 
-use super::rows::{Fill, KindRow, fill_row, make_map, nothing_more};
+use super::pod::claim_spec;
+use super::rows::Fill::{Flag, Null, Object, Text};
+use super::rows::{Kind, make_map};
 use crate::kube::at;
 use serde_json::{Value, json};
 
-pub const ROWS: &[KindRow] = &[
-    KindRow {
-        group: "",
-        kind: "PersistentVolume",
-        rows: &[
-            ("spec.persistentVolumeReclaimPolicy", Fill::Text("Retain")),
-            ("spec.volumeMode", Fill::Text("Filesystem")),
-            ("spec.hostPath?.type", Fill::Text("")),
-            ("status.phase", Fill::Text("Pending")),
-        ],
-        more: nothing_more,
-    },
-    KindRow {
-        group: "",
-        kind: "PersistentVolumeClaim",
-        rows: &[("spec", Fill::Map), ("status.phase", Fill::Text("Pending"))],
-        more: fill_claim,
-    },
-    KindRow {
-        group: "storage.k8s.io",
-        kind: "StorageClass",
-        rows: &[
-            ("provisioner", Fill::Text("")),
-            ("reclaimPolicy", Fill::Text("Delete")),
-            ("volumeBindingMode", Fill::Text("Immediate")),
-        ],
-        more: nothing_more,
-    },
-    KindRow {
-        group: "storage.k8s.io",
-        kind: "CSIDriver",
-        rows: &[
-            ("spec.attachRequired", Fill::Flag(true)),
-            ("spec.podInfoOnMount", Fill::Flag(false)),
-            ("spec.storageCapacity", Fill::Flag(false)),
-            ("spec.fsGroupPolicy", Fill::Text("ReadWriteOnceWithFSType")),
-            ("spec.requiresRepublish", Fill::Flag(false)),
-            ("spec.seLinuxMount", Fill::Flag(false)),
-        ],
-        more: fill_driver,
-    },
-    KindRow { group: "storage.k8s.io", kind: "CSINode", rows: &[("spec.drivers", Fill::Null)], more: nothing_more },
-    KindRow {
-        group: "storage.k8s.io",
-        kind: "CSIStorageCapacity",
-        rows: &[("storageClassName", Fill::Text(""))],
-        more: nothing_more,
-    },
-    KindRow {
-        group: "storage.k8s.io",
-        kind: "VolumeAttachment",
-        rows: &[("spec.source", Fill::Map), ("status.attached", Fill::Flag(false))],
-        more: nothing_more,
-    },
+pub(super) const KINDS: &[Kind] = &[
+    Kind::of("", "PersistentVolume").rows(&[
+        ("spec.persistentVolumeReclaimPolicy", Text("Retain")),
+        ("spec.volumeMode", Text("Filesystem")),
+        ("spec.hostPath?.type", Text("")),
+        ("status.phase", Text("Pending")),
+    ]),
+    Kind::of("", "PersistentVolumeClaim").then(fill_claim).rows(&[
+        ("spec", Object),
+        ("status.phase", Text("Pending")),
+        ("status.conditions[].lastProbeTime", Null),
+        ("status.conditions[].lastTransitionTime", Null),
+    ]),
+    Kind::of("storage.k8s.io", "StorageClass").rows(&[
+        ("provisioner", Text("")),
+        ("reclaimPolicy", Text("Delete")),
+        ("volumeBindingMode", Text("Immediate")),
+    ]),
+    Kind::of("storage.k8s.io", "CSIDriver").then(fill_driver).rows(&[
+        ("spec.attachRequired", Flag(true)),
+        ("spec.podInfoOnMount", Flag(false)),
+        ("spec.storageCapacity", Flag(false)),
+        ("spec.fsGroupPolicy", Text("ReadWriteOnceWithFSType")),
+        ("spec.requiresRepublish", Flag(false)),
+        ("spec.seLinuxMount", Flag(false)),
+    ]),
+    Kind::of("storage.k8s.io", "CSINode").rows(&[("spec.drivers", Null)]),
+    Kind::of("storage.k8s.io", "CSIStorageCapacity").rows(&[("storageClassName", Text(""))]),
+    Kind::of("storage.k8s.io", "VolumeAttachment").rows(&[("spec.source", Object), ("status.attached", Flag(false))]),
 ];
 
 fn fill_claim(claim: &mut Value) {
     if let Some(spec) = claim.get_mut("spec") {
-        fill_claim_spec(spec);
+        claim_spec_with_source(spec);
     }
 }
 
-/// Fills a claim's spec; claim templates and ephemeral volumes carry the same one.
-pub fn fill_claim_spec(spec: &mut Value) {
-    fill_row(spec, "volumeMode", Fill::Text("Filesystem"));
-    fill_row(spec, "resources", Fill::Map);
+/// Fills a claim's spec as it stands in a claim or in a claim template.
+pub(super) fn claim_spec_with_source(spec: &mut Value) {
+    claim_spec(spec);
     copy_data_source(spec);
 }
 

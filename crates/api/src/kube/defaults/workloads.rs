@@ -1,106 +1,80 @@
 //! Defaults of the kinds that make pods from a template (spec K appendix D), and the labels of a Job (K-JOB-1).
 
 use super::pod::pod_template;
-use super::rows::{Fill, KindRow, fill_row, items_mut, make_map, map_at, nothing_more};
-use super::storage::fill_claim_spec;
-use crate::kube::{at, text};
+use super::rows::Fill::{Flag, Null, Number, Object, Text};
+use super::rows::{Kind, fill_row, make_map, map_at};
+use super::storage::claim_spec_with_source;
+use crate::kube::{at, items_mut, text};
 use serde_json::{Map, Value, json};
 
-pub const ROWS: &[KindRow] = &[
-    KindRow {
-        group: "batch",
-        kind: "Job",
-        rows: &[
-            ("spec.completionMode", Fill::Text("NonIndexed")),
-            ("spec.suspend", Fill::Flag(false)),
-            ("spec.manualSelector", Fill::Flag(false)),
-            ("spec.template.metadata", Fill::Map),
-            ("spec.podFailurePolicy?.rules[].onPodConditions[].status", Fill::Text("True")),
-            ("status", Fill::Map),
-        ],
-        more: fill_job,
-    },
-    KindRow {
-        group: "batch",
-        kind: "CronJob",
-        rows: &[
-            ("spec.concurrencyPolicy", Fill::Text("Allow")),
-            ("spec.suspend", Fill::Flag(false)),
-            ("spec.successfulJobsHistoryLimit", Fill::Number(3)),
-            ("spec.failedJobsHistoryLimit", Fill::Number(1)),
-            ("spec.jobTemplate.metadata", Fill::Map),
-            ("spec.jobTemplate.spec.template.metadata", Fill::Map),
-            ("spec.jobTemplate.spec.podFailurePolicy?.rules[].onPodConditions[].status", Fill::Text("True")),
-            ("status", Fill::Map),
-        ],
-        more: fill_cron_job,
-    },
-    KindRow {
-        group: "apps",
-        kind: "Deployment",
-        rows: &[
-            ("spec.replicas", Fill::Number(1)),
-            ("spec.strategy.type", Fill::Text("RollingUpdate")),
-            ("spec.revisionHistoryLimit", Fill::Number(10)),
-            ("spec.progressDeadlineSeconds", Fill::Number(600)),
-            ("spec.template.metadata", Fill::Map),
-            ("status", Fill::Map),
-        ],
-        more: fill_deployment,
-    },
-    KindRow {
-        group: "apps",
-        kind: "ReplicaSet",
-        rows: &[
-            ("spec.replicas", Fill::Number(1)),
-            ("spec.template.metadata", Fill::Map),
-            ("status.replicas", Fill::Number(0)),
-        ],
-        more: fill_template,
-    },
-    KindRow {
-        group: "apps",
-        kind: "StatefulSet",
-        rows: &[
-            ("spec.replicas", Fill::Number(1)),
-            ("spec.podManagementPolicy", Fill::Text("OrderedReady")),
-            ("spec.revisionHistoryLimit", Fill::Number(10)),
-            ("spec.serviceName", Fill::Text("")),
-            ("spec.persistentVolumeClaimRetentionPolicy.whenDeleted", Fill::Text("Retain")),
-            ("spec.persistentVolumeClaimRetentionPolicy.whenScaled", Fill::Text("Retain")),
-            ("spec.template.metadata", Fill::Map),
-            ("spec.volumeClaimTemplates[].metadata", Fill::Map),
-            ("spec.volumeClaimTemplates[].status.phase", Fill::Text("Pending")),
-            ("status.replicas", Fill::Number(0)),
-            ("status.availableReplicas", Fill::Number(0)),
-        ],
-        more: fill_stateful_set,
-    },
-    KindRow {
-        group: "apps",
-        kind: "DaemonSet",
-        rows: &[
-            ("spec.updateStrategy.type", Fill::Text("RollingUpdate")),
-            ("spec.revisionHistoryLimit", Fill::Number(10)),
-            ("spec.template.metadata", Fill::Map),
-            ("status.currentNumberScheduled", Fill::Number(0)),
-            ("status.desiredNumberScheduled", Fill::Number(0)),
-            ("status.numberMisscheduled", Fill::Number(0)),
-            ("status.numberReady", Fill::Number(0)),
-        ],
-        more: fill_daemon_set,
-    },
-    KindRow { group: "apps", kind: "ControllerRevision", rows: &[("revision", Fill::Number(0))], more: nothing_more },
-    KindRow {
-        group: "",
-        kind: "ReplicationController",
-        rows: &[
-            ("spec.replicas", Fill::Number(1)),
-            ("spec.template?.metadata", Fill::Map),
-            ("status.replicas", Fill::Number(0)),
-        ],
-        more: fill_replication_controller,
-    },
+pub(super) const KINDS: &[Kind] = &[
+    Kind::of("batch", "Job").then(fill_job).rows(&[
+        ("spec.completionMode", Text("NonIndexed")),
+        ("spec.suspend", Flag(false)),
+        ("spec.manualSelector", Flag(false)),
+        ("spec.template.metadata", Object),
+        ("spec.podFailurePolicy?.rules[].onPodConditions[].status", Text("True")),
+        ("status", Object),
+        ("status.conditions[].lastProbeTime", Null),
+        ("status.conditions[].lastTransitionTime", Null),
+    ]),
+    Kind::of("batch", "CronJob").then(fill_cron_job).rows(&[
+        ("spec.concurrencyPolicy", Text("Allow")),
+        ("spec.suspend", Flag(false)),
+        ("spec.successfulJobsHistoryLimit", Number(3)),
+        ("spec.failedJobsHistoryLimit", Number(1)),
+        ("spec.jobTemplate.metadata", Object),
+        ("spec.jobTemplate.spec.template.metadata", Object),
+        ("spec.jobTemplate.spec.podFailurePolicy?.rules[].onPodConditions[].status", Text("True")),
+        ("status", Object),
+    ]),
+    Kind::of("apps", "Deployment").then(fill_deployment).rows(&[
+        ("spec.replicas", Number(1)),
+        ("spec.strategy.type", Text("RollingUpdate")),
+        ("spec.revisionHistoryLimit", Number(10)),
+        ("spec.progressDeadlineSeconds", Number(600)),
+        ("spec.template.metadata", Object),
+        ("status", Object),
+        ("status.conditions[].lastTransitionTime", Null),
+        ("status.conditions[].lastUpdateTime", Null),
+    ]),
+    Kind::of("apps", "ReplicaSet").then(fill_template).rows(&[
+        ("spec.replicas", Number(1)),
+        ("spec.template.metadata", Object),
+        ("status.replicas", Number(0)),
+        ("status.conditions[].lastTransitionTime", Null),
+    ]),
+    Kind::of("apps", "StatefulSet").then(fill_stateful_set).rows(&[
+        ("spec.replicas", Number(1)),
+        ("spec.podManagementPolicy", Text("OrderedReady")),
+        ("spec.revisionHistoryLimit", Number(10)),
+        ("spec.serviceName", Text("")),
+        ("spec.persistentVolumeClaimRetentionPolicy.whenDeleted", Text("Retain")),
+        ("spec.persistentVolumeClaimRetentionPolicy.whenScaled", Text("Retain")),
+        ("spec.template.metadata", Object),
+        ("spec.volumeClaimTemplates[].metadata", Object),
+        ("spec.volumeClaimTemplates[].status.phase", Text("Pending")),
+        ("status.replicas", Number(0)),
+        ("status.availableReplicas", Number(0)),
+        ("status.conditions[].lastTransitionTime", Null),
+    ]),
+    Kind::of("apps", "DaemonSet").then(fill_daemon_set).rows(&[
+        ("spec.updateStrategy.type", Text("RollingUpdate")),
+        ("spec.revisionHistoryLimit", Number(10)),
+        ("spec.template.metadata", Object),
+        ("status.currentNumberScheduled", Number(0)),
+        ("status.desiredNumberScheduled", Number(0)),
+        ("status.numberMisscheduled", Number(0)),
+        ("status.numberReady", Number(0)),
+        ("status.conditions[].lastTransitionTime", Null),
+    ]),
+    Kind::of("apps", "ControllerRevision").rows(&[("revision", Number(0))]),
+    Kind::of("", "ReplicationController").then(fill_replication_controller).rows(&[
+        ("spec.replicas", Number(1)),
+        ("spec.template?.metadata", Object),
+        ("status.replicas", Number(0)),
+        ("status.conditions[].lastTransitionTime", Null),
+    ]),
 ];
 
 fn fill_template(object: &mut Value) {
@@ -112,14 +86,14 @@ fn fill_template(object: &mut Value) {
 fn fill_job(job: &mut Value) {
     let parallelism_unset = at(job, "spec.parallelism").is_none_or(Value::is_null);
     if parallelism_unset {
-        fill_row(job, "spec.completions", Fill::Number(1));
+        fill_row(job, "spec.completions", Number(1));
     }
-    fill_row(job, "spec.parallelism", Fill::Number(1));
+    fill_row(job, "spec.parallelism", Number(1));
     let is_set = |job: &Value, path: &str| at(job, path).is_some_and(|value| !value.is_null());
     let backoff = if is_set(job, "spec.backoffLimitPerIndex") { i64::from(i32::MAX) } else { 6 };
-    fill_row(job, "spec.backoffLimit", Fill::Number(backoff));
+    fill_row(job, "spec.backoffLimit", Number(backoff));
     let replacement = if is_set(job, "spec.podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
-    fill_row(job, "spec.podReplacementPolicy", Fill::Text(replacement));
+    fill_row(job, "spec.podReplacementPolicy", Text(replacement));
     copy_template_labels(job);
     fill_template(job);
 }
@@ -145,16 +119,16 @@ fn fill_cron_job(cron_job: &mut Value) {
 
 fn fill_deployment(deployment: &mut Value) {
     if text(deployment, "spec.strategy.type") == "RollingUpdate" {
-        fill_row(deployment, "spec.strategy.rollingUpdate.maxUnavailable", Fill::Text("25%"));
-        fill_row(deployment, "spec.strategy.rollingUpdate.maxSurge", Fill::Text("25%"));
+        fill_row(deployment, "spec.strategy.rollingUpdate.maxUnavailable", Text("25%"));
+        fill_row(deployment, "spec.strategy.rollingUpdate.maxSurge", Text("25%"));
     }
     fill_template(deployment);
 }
 
 fn fill_daemon_set(daemon_set: &mut Value) {
     if text(daemon_set, "spec.updateStrategy.type") == "RollingUpdate" {
-        fill_row(daemon_set, "spec.updateStrategy.rollingUpdate.maxUnavailable", Fill::Number(1));
-        fill_row(daemon_set, "spec.updateStrategy.rollingUpdate.maxSurge", Fill::Number(0));
+        fill_row(daemon_set, "spec.updateStrategy.rollingUpdate.maxUnavailable", Number(1));
+        fill_row(daemon_set, "spec.updateStrategy.rollingUpdate.maxSurge", Number(0));
     }
     fill_template(daemon_set);
 }
@@ -162,17 +136,17 @@ fn fill_daemon_set(daemon_set: &mut Value) {
 /// `rollingUpdate` is only made together with the type: who names the type alone gets no partition.
 fn fill_stateful_set(stateful_set: &mut Value) {
     if text(stateful_set, "spec.updateStrategy.type").is_empty() {
-        fill_row(stateful_set, "spec.updateStrategy.type", Fill::Text("RollingUpdate"));
-        fill_row(stateful_set, "spec.updateStrategy.rollingUpdate", Fill::Map);
+        fill_row(stateful_set, "spec.updateStrategy.type", Text("RollingUpdate"));
+        fill_row(stateful_set, "spec.updateStrategy.rollingUpdate", Object);
     }
     if text(stateful_set, "spec.updateStrategy.type") == "RollingUpdate" {
-        fill_row(stateful_set, "spec.updateStrategy.rollingUpdate?.partition", Fill::Number(0));
+        fill_row(stateful_set, "spec.updateStrategy.rollingUpdate?.partition", Number(0));
     }
     for claim in items_mut(stateful_set, "spec.volumeClaimTemplates") {
         if let Value::Object(claim) = claim {
             claim.insert("apiVersion".to_owned(), "v1".into());
             claim.insert("kind".to_owned(), "PersistentVolumeClaim".into());
-            fill_claim_spec(claim.entry("spec").or_insert_with(|| json!({})));
+            claim_spec_with_source(claim.entry("spec").or_insert_with(|| json!({})));
         }
     }
     fill_template(stateful_set);

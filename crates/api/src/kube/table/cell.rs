@@ -9,10 +9,6 @@ pub const NONE: &str = "<none>";
 pub const UNSET: &str = "<unset>";
 pub const UNKNOWN: &str = "<unknown>";
 
-pub fn name(object: &Value) -> Value {
-    text(object, "metadata.name").into()
-}
-
 /// Time since creation.
 pub fn age(object: &Value, now: Timestamp) -> Value {
     since(object, "metadata.creationTimestamp", now).into()
@@ -72,10 +68,14 @@ pub fn is_deleting(object: &Value) -> bool {
     !text(object, "metadata.deletionTimestamp").is_empty()
 }
 
-/// Names and images of the containers of a pod spec, comma joined.
-pub fn containers(object: &Value, pod_spec: &str) -> [Value; 2] {
-    let containers = list(object, &format!("{pod_spec}.containers"));
-    ["name", "image"].map(|key| containers.iter().map(|c| text(c, key)).collect::<Vec<_>>().join(",").into())
+/// A list of texts comma joined, or `other` when it is empty.
+pub fn joined<'a>(texts: impl Iterator<Item = &'a str>, other: &str) -> Value {
+    or(&texts.collect::<Vec<_>>().join(","), other).into()
+}
+
+/// One field of the containers of a pod spec, comma joined.
+pub fn containers(object: &Value, path: &str, key: &str) -> Value {
+    joined(list(object, path).iter().map(|container| text(container, key)), "")
 }
 
 /// A plain label map as `k=v,…` or `<none>`.

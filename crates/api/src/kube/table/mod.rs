@@ -1,6 +1,6 @@
 //! Server-side printing: the columns and cells that `kubectl get` shows for each kind (spec K 15).
 //!
-//! A kind is one `Printer` row in the table of its family; a kind without a row shows its name and creation time.
+//! A kind is one row in the table of its family; a kind without a row shows its name and creation time.
 //! The API server wraps cells into `Table` objects; custom resources bring columns of their own.
 
 mod cell;
@@ -15,11 +15,12 @@ mod storage;
 mod usage;
 mod workload;
 
+use cell::{count, flag, list, or};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// One column definition, as `columnDefinitions` carries it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// One column definition, as `columnDefinitions` carries it, and where its cells come from.
+#[derive(Debug, Clone, Copy)]
 pub struct Column {
     pub name: &'static str,
     /// `string`, `integer`, `boolean` or `date`.
@@ -29,50 +30,87 @@ pub struct Column {
     pub description: &'static str,
     /// 1 for columns that clients show only when asked for wide output.
     pub priority: u8,
+    cell: Cell,
+}
+
+/// Where a cell comes from; paths are dotted.
+#[derive(Debug, Clone, Copy)]
+enum Cell {
+    Text(&'static str),
+    /// The text, or the second word where it is empty.
+    TextOr(&'static str, &'static str),
+    Count(&'static str),
+    Flag(&'static str),
+    /// How many items a list has.
+    Length(&'static str),
+    /// A plain map of labels, or a label selector, as text.
+    Labels(&'static str),
+    Selector(&'static str),
+    Made(fn(&Value) -> Value),
+    Timed(fn(&Value, Timestamp) -> Value),
 }
 
 impl Column {
-    const fn new(name: &'static str, kind: &'static str, description: &'static str) -> Self {
-        Column { name, kind, format: "", description, priority: 0 }
+    const fn new(name: &'static str, kind: &'static str, description: &'static str, cell: Cell) -> Self {
+        Column { name, kind, format: "", description, priority: 0, cell }
     }
 
-    const fn text(name: &'static str, description: &'static str) -> Self {
-        Self::new(name, "string", description)
+    const fn text(name: &'static str, description: &'static str, cell: Cell) -> Self {
+        Self::new(name, "string", description, cell)
     }
 
-    const fn integer(name: &'static str, description: &'static str) -> Self {
-        Self::new(name, "integer", description)
+    const fn integer(name: &'static str, description: &'static str, cell: Cell) -> Self {
+        Self::new(name, "integer", description, cell)
     }
 
-    const fn boolean(name: &'static str, description: &'static str) -> Self {
-        Self::new(name, "boolean", description)
+    const fn boolean(name: &'static str, description: &'static str, cell: Cell) -> Self {
+        Self::new(name, "boolean", description, cell)
     }
 
     const fn wide(self) -> Self {
         Column { priority: 1, ..self }
     }
 
-    const NAME: Column = Column { format: "name", ..Column::text("Name", "Name of the object.") };
-    const AGE: Column = Column::text("Age", "Time since the object was created.");
-    const CREATED_AT: Column = Column::new("Created At", "date", "When the object was created.");
+    /// The column that names the object.
+    const fn naming(self) -> Self {
+        Column { format: "name", ..self }
+    }
 
-    /// The wire form.
-    pub fn to_json(&self) -> Value {
-        json!({
-            "name": self.name, "type": self.kind, "format": self.format,
-            "description": self.description, "priority": self.priority,
-        })
+    const NAME: Column = Column::text("Name", "Name of the object.", Cell::Text("metadata.name")).naming();
+    const AGE: Column = Column::text("Age", "Time since the object was created.", Cell::Timed(cell::age));
+    const CREATED_AT: Column =
+        Column::new("Created At", "date", "When the object was created.", Cell::Text("metadata.creationTimestamp"));
+
+    fn cell(&self, object: &Value, now: Timestamp) -> Value {
+        match self.cell {
+            Cell::Text(path) => super::text(object, path).into(),
+            Cell::TextOr(path, other) => or(super::text(object, path), other).into(),
+            Cell::Count(path) => count(object, path).into(),
+            Cell::Flag(path) => flag(object, path).into(),
+            Cell::Length(path) => list(object, path).len().into(),
+            Cell::Labels(path) => cell::labels(object, path),
+            Cell::Selector(path) => cell::selector(object, path),
+            Cell::Made(make) => make(object),
+            Cell::Timed(make) => make(object, now),
+        }
     }
 }
 
-/// How one kind is printed. Resolve it once per list with `printer`, then print row after row.
-#[derive(Debug, Clone, Copy)]
-pub struct Printer {
+/// A kind and its columns.
+struct Printer {
     group: &'static str,
     kind: &'static str,
-    pub columns: &'static [Column],
-    /// One cell per column.
-    pub cells: fn(&Value, Timestamp) -> Vec<Value>,
+    columns: &'static [Column],
+}
+
+impl Printer {
+    const fn of(group: &'static str, kind: &'static str) -> Printer {
+        Printer { group, kind, columns: &[] }
+    }
+
+    const fn columns(self, columns: &'static [Column]) -> Printer {
+        Printer { columns, ..self }
+    }
 }
 
 const FAMILIES: &[&[Printer]] = &[
@@ -89,23 +127,16 @@ const FAMILIES: &[&[Printer]] = &[
 ];
 
 /// Kinds without a table of their own.
-static DEFAULT: Printer =
-    Printer { group: "", kind: "", columns: &[Column::NAME, Column::CREATED_AT], cells: default_cells };
-
-fn default_cells(object: &Value, _now: Timestamp) -> Vec<Value> {
-    vec![cell::name(object), super::text(object, "metadata.creationTimestamp").into()]
-}
-
-pub fn printer(group: &str, kind: &str) -> &'static Printer {
-    FAMILIES.iter().copied().flatten().find(|p| p.kind == kind && p.group == group).unwrap_or(&DEFAULT)
-}
+const DEFAULT: &[Column] = &[Column::NAME, Column::CREATED_AT];
 
 pub fn columns(group: &str, kind: &str) -> &'static [Column] {
-    printer(group, kind).columns
+    let printer = FAMILIES.iter().copied().flatten().find(|printer| printer.kind == kind && printer.group == group);
+    printer.map_or(DEFAULT, |printer| printer.columns)
 }
 
+/// One cell per column.
 pub fn cells(group: &str, kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
-    (printer(group, kind).cells)(object, now)
+    columns(group, kind).iter().map(|column| column.cell(object, now)).collect()
 }
 
 /// The `conditions` of a row: set for finished pods, which clients may hide or grey out.

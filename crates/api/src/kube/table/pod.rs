@@ -1,72 +1,69 @@
 //! The row of a pod: one status word out of phase, conditions and container states.
 
+use super::Cell::{Labels, Made, TextOr, Timed};
 use super::cell::{self, NONE, count, list, text_or};
 use super::{Column, Printer};
 use crate::kube::{at, text, time};
 use jiff::Timestamp;
 use serde_json::Value;
 
-pub const PRINTERS: &[Printer] = &[
-    Printer {
-        group: "",
-        kind: "Pod",
-        columns: &[
-            Column::NAME,
-            Column::text("Ready", "How many of the containers are ready."),
-            Column::text("Status", "What the containers of the pod are doing, in one word."),
-            Column::text("Restarts", "How often containers were started again, and when last."),
-            Column::AGE,
-            Column::text("IP", "Address of the pod.").wide(),
-            Column::text("Node", "Node that the pod is bound to.").wide(),
-            Column::text("Nominated Node", "Node on which room is being made for the pod.").wide(),
-            Column::text("Readiness Gates", "How many of the readiness gates are met.").wide(),
-        ],
-        cells: pod_cells,
-    },
-    Printer {
-        group: "",
-        kind: "PodTemplate",
-        columns: &[
-            Column::NAME,
-            Column::text("Containers", "Names of the containers of the template."),
-            Column::text("Images", "Images of the containers of the template."),
-            Column::text("Pod Labels", "Labels that pods of the template carry."),
-        ],
-        cells: pod_template_cells,
-    },
+const TEMPLATE: &str = "template.spec.containers";
+const ROOM: &str = "Node on which room is being made for the pod.";
+
+pub(super) const PRINTERS: &[Printer] = &[
+    Printer::of("", "Pod").columns(&[
+        Column::NAME,
+        Column::text("Ready", "How many of the containers are ready.", Made(ready)),
+        Column::text(
+            "Status",
+            "What the containers of the pod are doing, in one word.",
+            Made(|pod| Summary::of(pod).status.into()),
+        ),
+        Column::text("Restarts", "How often containers were started again, and when last.", Timed(restarts)),
+        Column::AGE,
+        Column::text("IP", "Address of the pod.", Made(address)).wide(),
+        Column::text("Node", "Node that the pod is bound to.", TextOr("spec.nodeName", NONE)).wide(),
+        Column::text("Nominated Node", ROOM, TextOr("status.nominatedNodeName", NONE)).wide(),
+        Column::text("Readiness Gates", "How many of the readiness gates are met.", Made(readiness_gates)).wide(),
+    ]),
+    Printer::of("", "PodTemplate").columns(&[
+        Column::NAME,
+        Column::text(
+            "Containers",
+            "Names of the containers of the template.",
+            Made(|template| cell::containers(template, TEMPLATE, "name")),
+        ),
+        Column::text(
+            "Images",
+            "Images of the containers of the template.",
+            Made(|template| cell::containers(template, TEMPLATE, "image")),
+        ),
+        Column::text("Pod Labels", "Labels that pods of the template carry.", Labels("template.metadata.labels")),
+    ]),
 ];
 
-fn pod_template_cells(template: &Value, _now: Timestamp) -> Vec<Value> {
-    let [names, images] = cell::containers(template, "template.spec");
-    vec![cell::name(template), names, images, cell::labels(template, "template.metadata.labels")]
-}
-
-fn pod_cells(pod: &Value, now: Timestamp) -> Vec<Value> {
+fn ready(pod: &Value) -> Value {
     let seen = Summary::of(pod);
-    let restarts = match seen.restarts.last {
-        Some(last) if seen.restarts.count != 0 => {
-            format!("{} ({} ago)", seen.restarts.count, time::age(Some(last), now))
-        }
-        _ => seen.restarts.count.to_string(),
-    };
-    let ip = list(pod, "status.podIPs").first().map_or("", |ip| text(ip, "ip"));
-    vec![
-        cell::name(pod),
-        format!("{}/{}", seen.ready, seen.total).into(),
-        seen.status.into(),
-        restarts.into(),
-        cell::age(pod, now),
-        cell::or(ip, NONE).into(),
-        text_or(pod, "spec.nodeName", NONE).into(),
-        text_or(pod, "status.nominatedNodeName", NONE).into(),
-        readiness_gates(pod).into(),
-    ]
+    format!("{}/{}", seen.ready, seen.total).into()
 }
 
-fn readiness_gates(pod: &Value) -> String {
+fn restarts(pod: &Value, now: Timestamp) -> Value {
+    let restarts = Summary::of(pod).restarts;
+    match restarts.last {
+        Some(last) if restarts.count != 0 => format!("{} ({} ago)", restarts.count, time::age(Some(last), now)).into(),
+        _ => restarts.count.to_string().into(),
+    }
+}
+
+fn address(pod: &Value) -> Value {
+    let ip = list(pod, "status.podIPs").first().map_or("", |ip| text(ip, "ip"));
+    cell::or(ip, NONE).into()
+}
+
+fn readiness_gates(pod: &Value) -> Value {
     let gates = list(pod, "spec.readinessGates");
     let met = gates.iter().filter(|gate| cell::condition(pod, text(gate, "conditionType")) == Some("True")).count();
-    if gates.is_empty() { NONE.to_owned() } else { format!("{met}/{}", gates.len()) }
+    if gates.is_empty() { NONE.into() } else { format!("{met}/{}", gates.len()).into() }
 }
 
 #[derive(Default)]

@@ -1,167 +1,135 @@
 //! Rows of the kinds that run pods: jobs, cron jobs, deployments, sets, autoscalers.
 
-use super::cell::{self, NONE, UNSET, count, list, scalar, text_or};
+use super::Cell::{Count, Labels, Length, Made, Selector, Text, TextOr, Timed};
+use super::cell::{self, NONE, UNSET, count, list, scalar};
 use super::{Column, Printer};
 use crate::kube::{at, text, time};
 use jiff::Timestamp;
 use serde_json::Value;
 
-const CONTAINERS: Column = Column::text("Containers", "Names of the containers of the template.").wide();
-const IMAGES: Column = Column::text("Images", "Images of the containers of the template.").wide();
-const SELECTOR: Column = Column::text("Selector", "Labels of the pods that belong to the object.").wide();
-
-const REPLICAS: &[Column] = &[
-    Column::NAME,
-    Column::integer("Desired", "How many pods are wanted."),
-    Column::integer("Current", "How many pods exist."),
-    Column::integer("Ready", "How many pods are ready."),
-    Column::AGE,
-    CONTAINERS,
-    IMAGES,
-    SELECTOR,
-];
-
-pub const PRINTERS: &[Printer] = &[
-    Printer {
-        group: "batch",
-        kind: "Job",
-        columns: &[
-            Column::NAME,
-            Column::text("Status", "Where the job stands."),
-            Column::text("Completions", "Pods that succeeded, of those wanted."),
-            Column::text("Duration", "Time from the start to the end, or until now."),
-            Column::AGE,
-            CONTAINERS,
-            IMAGES,
-            SELECTOR,
-        ],
-        cells: job_cells,
-    },
-    Printer {
-        group: "batch",
-        kind: "CronJob",
-        columns: &[
-            Column::NAME,
-            Column::text("Schedule", "When jobs are made, in cron form."),
-            Column::text("Timezone", "Time zone of the schedule."),
-            Column::boolean("Suspend", "Whether no new jobs are made."),
-            Column::integer("Active", "How many jobs run now."),
-            Column::text("Last Schedule", "Time since a job was last made."),
-            Column::AGE,
-            CONTAINERS,
-            IMAGES,
-            SELECTOR,
-        ],
-        cells: cron_job_cells,
-    },
-    Printer {
-        group: "apps",
-        kind: "Deployment",
-        columns: &[
-            Column::NAME,
-            Column::text("Ready", "Ready pods, of those wanted."),
-            Column::text("Up-to-date", "Pods made from the present template."),
-            Column::text("Available", "Pods that have been ready for long enough."),
-            Column::AGE,
-            CONTAINERS,
-            IMAGES,
-            SELECTOR,
-        ],
-        cells: deployment_cells,
-    },
-    Printer { group: "apps", kind: "ReplicaSet", columns: REPLICAS, cells: replica_set_cells },
-    Printer { group: "", kind: "ReplicationController", columns: REPLICAS, cells: replication_controller_cells },
-    Printer {
-        group: "apps",
-        kind: "StatefulSet",
-        columns: &[
-            Column::NAME,
-            Column::text("Ready", "Ready pods, of those wanted."),
-            Column::AGE,
-            CONTAINERS,
-            IMAGES,
-        ],
-        cells: stateful_set_cells,
-    },
-    Printer {
-        group: "apps",
-        kind: "DaemonSet",
-        columns: &[
-            Column::NAME,
-            Column::integer("Desired", "How many nodes should run the pod."),
-            Column::integer("Current", "How many nodes run the pod."),
-            Column::integer("Ready", "How many nodes have a ready pod."),
-            Column::integer("Up-to-date", "Nodes with a pod made from the present template."),
-            Column::integer("Available", "Nodes whose pod has been ready for long enough."),
-            Column::text("Node Selector", "Labels of the nodes that should run the pod."),
-            Column::AGE,
-            CONTAINERS,
-            IMAGES,
-            SELECTOR,
-        ],
-        cells: daemon_set_cells,
-    },
-    Printer {
-        group: "apps",
-        kind: "ControllerRevision",
-        columns: &[
-            Column::NAME,
-            Column::text("Controller", "Object that the revision belongs to."),
-            Column::text("Revision", "Number of the revision."),
-            Column::AGE,
-        ],
-        cells: controller_revision_cells,
-    },
-    Printer {
-        group: "autoscaling",
-        kind: "HorizontalPodAutoscaler",
-        columns: &[
-            Column::NAME,
-            Column::text("Reference", "Object that is scaled."),
-            Column::text("Targets", "Measured and wanted value of each metric."),
-            Column::text("MinPods", "Least number of pods."),
-            Column::text("MaxPods", "Greatest number of pods."),
-            Column::text("Replicas", "Present number of pods."),
-            Column::AGE,
-        ],
-        cells: autoscaler_cells,
-    },
-];
-
 /// Containers, images and selector: the wide columns that most of these kinds end with.
-fn template_cells(object: &Value, spec: &str, selector: Value) -> [Value; 3] {
-    let [names, images] = cell::containers(object, &format!("{spec}.template.spec"));
-    [names, images, selector]
+const CONTAINERS: Column = containers(Made(|object| cell::containers(object, "spec.template.spec.containers", "name")));
+const IMAGES: Column = images(Made(|object| cell::containers(object, "spec.template.spec.containers", "image")));
+const SELECTOR: Column = selector(Selector("spec.selector"));
+
+const fn containers(cell: super::Cell) -> Column {
+    Column::text("Containers", "Names of the containers of the template.", cell).wide()
 }
 
-fn spec_template_cells(object: &Value) -> [Value; 3] {
-    template_cells(object, "spec", cell::selector(object, "spec.selector"))
+const fn images(cell: super::Cell) -> Column {
+    Column::text("Images", "Images of the containers of the template.", cell).wide()
 }
 
-fn ready_of_desired(object: &Value) -> Value {
-    format!("{}/{}", count(object, "status.readyReplicas"), count(object, "spec.replicas")).into()
+const fn selector(cell: super::Cell) -> Column {
+    Column::text("Selector", "Labels of the pods that belong to the object.", cell).wide()
 }
 
-fn job_cells(job: &Value, now: Timestamp) -> Vec<Value> {
-    let succeeded = count(job, "status.succeeded");
-    let parallelism = count(job, "spec.parallelism");
-    let completions = match at(job, "spec.completions").and_then(Value::as_i64) {
-        Some(completions) => format!("{succeeded}/{completions}"),
-        None if parallelism > 1 => format!("{succeeded}/1 of {parallelism}"),
-        None => format!("{succeeded}/1"),
-    };
-    let end = time::parse(text(job, "status.completionTime")).unwrap_or(now);
-    let duration = match time::parse(text(job, "status.startTime")) {
-        Some(start) => time::age(Some(start), end),
-        None => String::new(),
-    };
-    let head = [cell::name(job), job_status(job).into(), completions.into(), duration.into(), cell::age(job, now)];
-    head.into_iter().chain(spec_template_cells(job)).collect()
-}
+const DESIRED: Column = Column::integer("Desired", "How many pods are wanted.", Count("spec.replicas"));
+const CURRENT: Column = Column::integer("Current", "How many pods exist.", Count("status.replicas"));
+const READY: Column = Column::integer("Ready", "How many pods are ready.", Count("status.readyReplicas"));
+const READY_OF_DESIRED: Column = Column::text(
+    "Ready",
+    "Ready pods, of those wanted.",
+    Made(|set| format!("{}/{}", count(set, "status.readyReplicas"), count(set, "spec.replicas")).into()),
+);
 
-fn job_status(job: &Value) -> &'static str {
+const JOB_TEMPLATE: &str = "spec.jobTemplate.spec.template.spec.containers";
+
+pub(super) const PRINTERS: &[Printer] = &[
+    Printer::of("batch", "Job").columns(&[
+        Column::NAME,
+        Column::text("Status", "Where the job stands.", Made(job_status)),
+        Column::text("Completions", "Pods that succeeded, of those wanted.", Made(completions)),
+        Column::text("Duration", "Time from the start to the end, or until now.", Timed(duration)),
+        Column::AGE,
+        CONTAINERS,
+        IMAGES,
+        SELECTOR,
+    ]),
+    Printer::of("batch", "CronJob").columns(&[
+        Column::NAME,
+        Column::text("Schedule", "When jobs are made, in cron form.", Text("spec.schedule")),
+        Column::text("Timezone", "Time zone of the schedule.", TextOr("spec.timeZone", NONE)),
+        Column::boolean("Suspend", "Whether no new jobs are made.", Made(suspend)),
+        Column::integer("Active", "How many jobs run now.", Length("status.active")),
+        Column::text("Last Schedule", "Time since a job was last made.", Timed(last_schedule)),
+        Column::AGE,
+        containers(Made(|cron_job| cell::containers(cron_job, JOB_TEMPLATE, "name"))),
+        images(Made(|cron_job| cell::containers(cron_job, JOB_TEMPLATE, "image"))),
+        selector(Selector("spec.jobTemplate.spec.selector")),
+    ]),
+    Printer::of("apps", "Deployment").columns(&[
+        Column::NAME,
+        READY_OF_DESIRED,
+        Column::text("Up-to-date", "Pods made from the present template.", Count("status.updatedReplicas")),
+        Column::text("Available", "Pods that have been ready for long enough.", Count("status.availableReplicas")),
+        Column::AGE,
+        CONTAINERS,
+        IMAGES,
+        SELECTOR,
+    ]),
+    Printer::of("apps", "ReplicaSet").columns(&[
+        Column::NAME,
+        DESIRED,
+        CURRENT,
+        READY,
+        Column::AGE,
+        CONTAINERS,
+        IMAGES,
+        SELECTOR,
+    ]),
+    // The oldest of these kinds selects by a plain map of labels.
+    Printer::of("", "ReplicationController").columns(&[
+        Column::NAME,
+        DESIRED,
+        CURRENT,
+        READY,
+        Column::AGE,
+        CONTAINERS,
+        IMAGES,
+        selector(Labels("spec.selector")),
+    ]),
+    Printer::of("apps", "StatefulSet").columns(&[Column::NAME, READY_OF_DESIRED, Column::AGE, CONTAINERS, IMAGES]),
+    Printer::of("apps", "DaemonSet").columns(&[
+        Column::NAME,
+        Column::integer("Desired", "How many nodes should run the pod.", Count("status.desiredNumberScheduled")),
+        Column::integer("Current", "How many nodes run the pod.", Count("status.currentNumberScheduled")),
+        Column::integer("Ready", "How many nodes have a ready pod.", Count("status.numberReady")),
+        Column::integer("Up-to-date", "Nodes with a pod made from the present template.", UPDATED),
+        Column::integer(
+            "Available",
+            "Nodes whose pod has been ready for long enough.",
+            Count("status.numberAvailable"),
+        ),
+        Column::text("Node Selector", "Labels of the nodes that should run the pod.", NODE_SELECTOR),
+        Column::AGE,
+        CONTAINERS,
+        IMAGES,
+        SELECTOR,
+    ]),
+    Printer::of("apps", "ControllerRevision").columns(&[
+        Column::NAME,
+        Column::text("Controller", "Object that the revision belongs to.", Made(controller)),
+        Column::text("Revision", "Number of the revision.", Count("revision")),
+        Column::AGE,
+    ]),
+    Printer::of("autoscaling", "HorizontalPodAutoscaler").columns(&[
+        Column::NAME,
+        Column::text("Reference", "Object that is scaled.", Made(scale_target)),
+        Column::text("Targets", "Measured and wanted value of each metric.", Made(autoscaler_targets)),
+        Column::text("MinPods", "Least number of pods.", Made(least_pods)),
+        Column::text("MaxPods", "Greatest number of pods.", Count("spec.maxReplicas")),
+        Column::text("Replicas", "Present number of pods.", Count("status.currentReplicas")),
+        Column::AGE,
+    ]),
+];
+
+const UPDATED: super::Cell = Count("status.updatedNumberScheduled");
+const NODE_SELECTOR: super::Cell = Labels("spec.template.spec.nodeSelector");
+
+fn job_status(job: &Value) -> Value {
     let has = |kind: &str| cell::condition(job, kind) == Some("True");
-    match () {
+    let status = match () {
         () if has("Complete") => "Complete",
         () if has("Failed") => "Failed",
         () if cell::is_deleting(job) => "Terminating",
@@ -169,122 +137,75 @@ fn job_status(job: &Value) -> &'static str {
         () if has("FailureTarget") => "FailureTarget",
         () if has("SuccessCriteriaMet") => "SuccessCriteriaMet",
         () => "Running",
-    }
+    };
+    status.into()
 }
 
-fn cron_job_cells(cron_job: &Value, now: Timestamp) -> Vec<Value> {
+fn completions(job: &Value) -> Value {
+    let succeeded = count(job, "status.succeeded");
+    let parallelism = count(job, "spec.parallelism");
+    match at(job, "spec.completions").and_then(Value::as_i64) {
+        Some(completions) => format!("{succeeded}/{completions}"),
+        None if parallelism > 1 => format!("{succeeded}/1 of {parallelism}"),
+        None => format!("{succeeded}/1"),
+    }
+    .into()
+}
+
+fn duration(job: &Value, now: Timestamp) -> Value {
+    let end = time::parse(text(job, "status.completionTime")).unwrap_or(now);
+    let start = time::parse(text(job, "status.startTime"));
+    start.map_or(String::new(), |start| time::age(Some(start), end)).into()
+}
+
+fn suspend(cron_job: &Value) -> Value {
     let suspend = match at(cron_job, "spec.suspend").and_then(Value::as_bool) {
         Some(true) => "True",
         Some(false) => "False",
         None => UNSET,
     };
-    let last = match text(cron_job, "status.lastScheduleTime") {
-        "" => NONE.to_owned(),
-        _ => cell::since(cron_job, "status.lastScheduleTime", now),
-    };
-    let head = [
-        cell::name(cron_job),
-        text(cron_job, "spec.schedule").into(),
-        text_or(cron_job, "spec.timeZone", NONE).into(),
-        suspend.into(),
-        list(cron_job, "status.active").len().into(),
-        last.into(),
-        cell::age(cron_job, now),
-    ];
-    let selector = cell::selector(cron_job, "spec.jobTemplate.spec.selector");
-    head.into_iter().chain(template_cells(cron_job, "spec.jobTemplate.spec", selector)).collect()
+    suspend.into()
 }
 
-fn deployment_cells(deployment: &Value, now: Timestamp) -> Vec<Value> {
-    let head = [
-        cell::name(deployment),
-        ready_of_desired(deployment),
-        count(deployment, "status.updatedReplicas").into(),
-        count(deployment, "status.availableReplicas").into(),
-        cell::age(deployment, now),
-    ];
-    head.into_iter().chain(spec_template_cells(deployment)).collect()
+fn last_schedule(cron_job: &Value, now: Timestamp) -> Value {
+    match text(cron_job, "status.lastScheduleTime") {
+        "" => NONE.into(),
+        _ => cell::since(cron_job, "status.lastScheduleTime", now).into(),
+    }
 }
 
-fn replica_set_cells(set: &Value, now: Timestamp) -> Vec<Value> {
-    replica_cells(set, cell::selector(set, "spec.selector"), now)
-}
-
-/// The oldest of these kinds selects by a plain map of labels.
-fn replication_controller_cells(controller: &Value, now: Timestamp) -> Vec<Value> {
-    replica_cells(controller, cell::labels(controller, "spec.selector"), now)
-}
-
-fn replica_cells(set: &Value, selector: Value, now: Timestamp) -> Vec<Value> {
-    let head = [
-        cell::name(set),
-        count(set, "spec.replicas").into(),
-        count(set, "status.replicas").into(),
-        count(set, "status.readyReplicas").into(),
-        cell::age(set, now),
-    ];
-    head.into_iter().chain(template_cells(set, "spec", selector)).collect()
-}
-
-fn stateful_set_cells(set: &Value, now: Timestamp) -> Vec<Value> {
-    let [names, images] = cell::containers(set, "spec.template.spec");
-    vec![cell::name(set), ready_of_desired(set), cell::age(set, now), names, images]
-}
-
-fn daemon_set_cells(set: &Value, now: Timestamp) -> Vec<Value> {
-    let counts = [
-        "status.desiredNumberScheduled",
-        "status.currentNumberScheduled",
-        "status.numberReady",
-        "status.updatedNumberScheduled",
-        "status.numberAvailable",
-    ];
-    let mut cells = vec![cell::name(set)];
-    cells.extend(counts.map(|path| Value::from(count(set, path))));
-    cells.extend([cell::labels(set, "spec.template.spec.nodeSelector"), cell::age(set, now)]);
-    cells.extend(spec_template_cells(set));
-    cells
-}
-
-fn controller_revision_cells(revision: &Value, now: Timestamp) -> Vec<Value> {
+fn controller(revision: &Value) -> Value {
     let owner = list(revision, "metadata.ownerReferences").iter().find(|owner| cell::flag(owner, "controller"));
-    let controller = owner.map_or(NONE.to_owned(), |owner| {
-        let kind = text(owner, "kind").to_lowercase();
-        match text(owner, "apiVersion").split_once('/') {
-            Some((group, _)) => format!("{kind}.{group}/{}", text(owner, "name")),
-            None => format!("{kind}/{}", text(owner, "name")),
-        }
-    });
-    vec![cell::name(revision), controller.into(), count(revision, "revision").into(), cell::age(revision, now)]
+    let Some(owner) = owner else { return NONE.into() };
+    let (kind, name) = (text(owner, "kind").to_lowercase(), text(owner, "name"));
+    match text(owner, "apiVersion").split_once('/') {
+        Some((group, _)) => format!("{kind}.{group}/{name}").into(),
+        None => format!("{kind}/{name}").into(),
+    }
 }
 
-fn autoscaler_cells(autoscaler: &Value, now: Timestamp) -> Vec<Value> {
-    let target = at(autoscaler, "spec.scaleTargetRef").unwrap_or(&Value::Null);
-    let min = scalar(at(autoscaler, "spec.minReplicas"));
-    vec![
-        cell::name(autoscaler),
-        format!("{}/{}", text(target, "kind"), text(target, "name")).into(),
-        autoscaler_targets(autoscaler).into(),
-        cell::or(&min, UNSET).into(),
-        count(autoscaler, "spec.maxReplicas").into(),
-        count(autoscaler, "status.currentReplicas").into(),
-        cell::age(autoscaler, now),
-    ]
+fn scale_target(autoscaler: &Value) -> Value {
+    let part = |key| text(autoscaler, key);
+    format!("{}/{}", part("spec.scaleTargetRef.kind"), part("spec.scaleTargetRef.name")).into()
+}
+
+fn least_pods(autoscaler: &Value) -> Value {
+    cell::or(&scalar(at(autoscaler, "spec.minReplicas")), UNSET).into()
 }
 
 /// Metrics are cut after this many.
 const METRICS_MAX: usize = 2;
 
-fn autoscaler_targets(autoscaler: &Value) -> String {
+fn autoscaler_targets(autoscaler: &Value) -> Value {
     // The v1 form knows one metric only and keeps it outside the list.
     if let Some(target) = at(autoscaler, "spec.targetCPUUtilizationPercentage") {
         let current = percent(at(autoscaler, "status.currentCPUUtilizationPercentage"));
-        return format!("cpu: {}/{target}%", current.unwrap_or(cell::UNKNOWN.to_owned()));
+        return format!("cpu: {}/{target}%", current.unwrap_or(cell::UNKNOWN.to_owned())).into();
     }
     let statuses = list(autoscaler, "status.currentMetrics");
     let metrics = list(autoscaler, "spec.metrics").iter().enumerate();
     let items: Vec<String> = metrics.map(|(index, spec)| metric_text(spec, statuses.get(index))).collect();
-    if items.is_empty() { NONE.to_owned() } else { cell::shortened(&items, METRICS_MAX, ", ") }
+    cell::or(&cell::shortened(&items, METRICS_MAX, ", "), NONE).into()
 }
 
 fn percent(value: Option<&Value>) -> Option<String> {

@@ -1,59 +1,44 @@
 //! IP addresses and networks in text, judged as leniently as the reference judges them.
 
-use crate::kube::field::FieldError;
-use std::net::{IpAddr, Ipv4Addr};
+use super::place::Place;
+use crate::kube::names::{parse_ip, parse_network};
+use std::net::IpAddr;
 
-/// Reads an address; leading zeros in IPv4 are tolerated, as old objects have them.
-pub fn parse(text: &str) -> Option<IpAddr> {
-    if let Ok(address) = text.parse() {
-        return Some(address);
-    }
-    let octets: Vec<u8> = text.split('.').map(|octet| decimal(octet)?.try_into().ok()).collect::<Option<_>>()?;
-    let octets: [u8; 4] = octets.try_into().ok()?;
-    Some(Ipv4Addr::from(octets).into())
-}
-
-/// Digits only: no sign, no blank.
-fn decimal(text: &str) -> Option<u32> {
-    let digits = !text.is_empty() && text.len() <= 9 && text.bytes().all(|b| b.is_ascii_digit());
-    digits.then(|| text.parse().ok()).flatten()
-}
-
-/// Reads `address/bits`.
-pub fn parse_network(text: &str) -> Option<(IpAddr, u32)> {
-    let (address, bits) = text.split_once('/')?;
-    let address = parse(address)?;
-    let bits_max = if address.is_ipv4() { 32 } else { 128 };
-    decimal(bits).filter(|bits| *bits <= bits_max).map(|bits| (address, bits))
-}
-
-pub fn check_ip(text: &str, path: &str) -> Option<FieldError> {
+/// Whether the text is an address; notes if it is not.
+pub fn ip(address: &Place) -> bool {
+    let is_address = parse_ip(address.text("")).is_some();
     let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-    parse(text).is_none().then(|| FieldError::invalid(path, text, detail))
+    address.invalid_if(!is_address, "", address.text(""), detail);
+    is_address
 }
 
-pub fn check_network(text: &str, path: &str) -> Option<FieldError> {
+pub fn network(place: &Place, text: &str) {
     let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
-    parse_network(text).is_none().then(|| FieldError::invalid(path, text, detail))
+    place.invalid_if(parse_network(text).is_none(), "", text, detail);
+}
+
+/// Where pods have no network of their own, each has a loopback address of its own from this range: a cluster of one
+/// machine may well send traffic there.
+fn is_pod_of_this_machine(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V4(v4) if v4.octets()[0] == 127 && (64..=253).contains(&v4.octets()[1]))
 }
 
 /// Addresses that traffic cannot be sent to from another machine.
-pub fn check_endpoint_ip(text: &str, path: &str) -> Vec<FieldError> {
-    let Some(address) = parse(text) else {
-        return vec![FieldError::invalid(path, text, "must be a valid IP address")];
-    };
+pub fn endpoint_ip(place: &Place) {
+    let text = place.text("");
+    let Some(address) = parse_ip(text) else { return place.invalid("", text, "must be a valid IP address") };
     let (link_local, local_multicast) = match address {
         IpAddr::V4(v4) => (v4.is_link_local(), v4.octets()[..3] == [224, 0, 0]),
         IpAddr::V6(v6) => (v6.is_unicast_link_local(), v6.segments()[0] & 0xff0f == 0xff02),
     };
     let unspecified = format!("may not be unspecified ({text})");
-    let complaints = [
-        (address.is_unspecified(), unspecified.as_str()),
-        (address.is_loopback(), "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
-        (link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
-        (local_multicast, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
-    ];
-    complaints.iter().filter(|(is_so, _)| *is_so).map(|(_, detail)| FieldError::invalid(path, text, detail)).collect()
+    let loopback = "may not be in the loopback range (127.0.0.0/8, ::1/128)";
+    place.invalid_if(address.is_unspecified(), "", text, &unspecified);
+    let is_unreachable = address.is_loopback() && !is_pod_of_this_machine(address);
+    place.invalid_if(is_unreachable, "", text, loopback);
+    place.invalid_if(link_local, "", text, "may not be in the link-local range (169.254.0.0/16, fe80::/10)");
+    let multicast = "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)";
+    place.invalid_if(local_multicast, "", text, multicast);
 }
 
 /// Whether `inner` lies within `outer` and is smaller.
@@ -75,10 +60,10 @@ mod tests {
     #[test]
     fn addresses_are_read_leniently() {
         for good in ["10.0.0.1", "010.0.0.1", "::1", "2001:db8::ffff"] {
-            assert!(parse(good).is_some(), "{good}");
+            assert!(parse_ip(good).is_some(), "{good}");
         }
         for bad in ["", "10.0.0", "10.0.0.256", "a.b.c.d", "10.0.0.+1", "1.2.3.4.5"] {
-            assert!(parse(bad).is_none(), "{bad}");
+            assert!(parse_ip(bad).is_none(), "{bad}");
         }
     }
 

@@ -1,131 +1,82 @@
 //! Events of both groups: where they live, and what a new-style event must say (K-EVT-2).
 
 use super::Rule;
-use super::rows::{Row, check_update as fixed, named, number, set_at};
+use super::place::{IMMUTABLE, Place};
 use crate::kube::events::events_to_core;
-use crate::kube::field::FieldError;
 use crate::kube::{names, text};
 use serde_json::Value;
 
-pub const RULES: &[Rule] = &[
-    Rule {
-        group: "",
-        kind: "Event",
-        is_namespaced: true,
-        create: |event| check_common(event, "reportingComponent"),
-        update: |new, _| check_common(new, "reportingComponent"),
-    },
-    Rule {
-        group: "events.k8s.io",
-        kind: "Event",
-        is_namespaced: true,
-        create: check_new_style,
-        update: check_new_style_update,
-    },
+pub(super) const RULES: &[Rule] = &[
+    Rule::of("", "Event", |event| common(event, "reportingComponent")),
+    Rule::of("events.k8s.io", "Event", |_| {}).on_create(new_style).on_update(new_style_update),
 ];
 
 const TEXT_MAX: usize = 128;
 const NOTE_MAX: usize = 1024;
 
 /// Takes the core view; `reporter` is the name that the request's own view has for the reporting controller.
-fn check_common(event: &Value, reporter: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let (own, other) = (text(event, "metadata.namespace"), text(event, "involvedObject.namespace"));
-    let is_new_style = set_at(event, "eventTime").is_some();
+fn common(event: &Place, reporter: &str) {
+    let (own, other) = (event.text("metadata.namespace"), event.text("involvedObject.namespace"));
+    let is_new_style = event.has("eventTime");
     let fits = match (other, is_new_style) {
         ("", false) => matches!(own, "" | "default"),
         ("", true) => matches!(own, "default" | "kube-system"),
         (other, false) => own == other,
         (_, true) => true,
     };
-    if !fits {
-        errors.push(FieldError::invalid("involvedObject.namespace", other, "does not match event.namespace"));
+    event.invalid_if(!fits, "involvedObject.namespace", other, "does not match event.namespace");
+    if !is_new_style {
+        return;
     }
-    if is_new_style {
-        errors.extend(check_reporter(event, reporter));
+    let controller = event.stand_in(reporter, event.get("reportingComponent"));
+    controller.needs(&[""]);
+    controller.named("", names::qualified_name);
+    event.needs(&["reportingInstance", "action", "reason"]);
+    let texts = [("reportingInstance", TEXT_MAX), ("action", TEXT_MAX), ("reason", TEXT_MAX), ("message", NOTE_MAX)];
+    for (key, length_max) in texts {
+        let is_long = event.text(key).len() > length_max;
+        event.invalid_if(is_long, key, "", &format!("can have at most {length_max} characters"));
     }
-    errors
 }
 
-fn check_reporter(event: &Value, reporter: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let controller = text(event, "reportingComponent");
-    if controller.is_empty() {
-        errors.push(FieldError::required(reporter, ""));
-    }
-    errors.extend(named(controller, reporter, names::qualified_name));
-    for (name, length_max) in
-        [("reportingInstance", TEXT_MAX), ("action", TEXT_MAX), ("reason", TEXT_MAX), ("message", NOTE_MAX)]
-    {
-        let length = text(event, name).len();
-        if length == 0 && name != "message" {
-            errors.push(FieldError::required(name, ""));
-        } else if length > length_max {
-            errors.push(FieldError::invalid(name, "", &format!("can have at most {length_max} characters")));
-        }
-    }
-    errors
-}
-
-fn check_new_style(event: &Value) -> Vec<FieldError> {
-    let event = events_to_core(event);
-    let mut errors = check_common(&event, "reportingController");
-    errors.extend(check_series(&event));
-    if set_at(&event, "eventTime").is_none() {
-        errors.push(FieldError::required("eventTime", ""));
-    }
-    let kind = text(&event, "type");
-    if !matches!(kind, "Normal" | "Warning") {
-        errors.push(FieldError::invalid("type", "", &format!("has invalid value: {kind}")));
-    }
-    let has_source = !text(&event, "source.component").is_empty() || !text(&event, "source.host").is_empty();
+fn new_style(event: &Place) {
+    let core = events_to_core(event.value);
+    let event = event.stand_in("", &core);
+    common(&event, "reportingController");
+    series(&event);
+    event.needs(&["eventTime"]);
+    let kind = event.text("type");
+    let is_known = matches!(kind, "Normal" | "Warning");
+    event.invalid_if(!is_known, "type", "", &format!("has invalid value: {kind}"));
+    let has_source = ["source.component", "source.host"].iter().any(|key| !event.text(key).is_empty());
     let old_style = [
-        ("firstTimestamp", set_at(&event, "firstTimestamp").is_some()),
-        ("lastTimestamp", set_at(&event, "lastTimestamp").is_some()),
-        ("count", number(&event, "count").unwrap_or(0) != 0),
+        ("firstTimestamp", event.has("firstTimestamp")),
+        ("lastTimestamp", event.has("lastTimestamp")),
+        ("count", event.integer("count").unwrap_or(0) != 0),
         ("source", has_source),
     ];
-    let given = old_style.iter().filter(|(_, is_given)| *is_given);
-    errors.extend(given.map(|(name, _)| FieldError::invalid(*name, "", "needs to be unset")));
-    errors
+    for (key, is_given) in old_style {
+        event.invalid_if(is_given, key, "", "needs to be unset");
+    }
 }
 
-fn check_series(event: &Value) -> Vec<FieldError> {
-    let Some(series) = set_at(event, "series") else { return Vec::new() };
-    let mut errors = Vec::new();
-    if number(series, "count").unwrap_or(0) < 2 {
-        errors.push(FieldError::invalid("series.count", "", "should be at least 2"));
-    }
-    if set_at(series, "lastObservedTime").is_none() {
-        errors.push(FieldError::required("series.lastObservedTime", ""));
-    }
-    errors
+fn series(event: &Place) {
+    let Some(series) = event.given("series") else { return };
+    let is_single = series.integer("count").unwrap_or(0) < 2;
+    series.invalid_if(is_single, "count", "", "should be at least 2");
+    series.needs(&["lastObservedTime"]);
 }
 
-fn check_new_style_update(new: &Value, old: &Value) -> Vec<FieldError> {
-    const FIXED: &[Row] = &[
-        Row::Fixed("involvedObject"),
-        Row::Fixed("reason"),
-        Row::Fixed("message"),
-        Row::Fixed("source"),
-        Row::Fixed("firstTimestamp"),
-        Row::Fixed("lastTimestamp"),
-        Row::Fixed("count"),
-        Row::Fixed("type"),
-        Row::Fixed("eventTime"),
-        Row::Fixed("action"),
-        Row::Fixed("related"),
-        Row::Fixed("reportingInstance"),
-    ];
-    let (new, old) = (events_to_core(new), events_to_core(old));
-    let mut errors = check_common(&new, "reportingController");
-    if new.get("series") != old.get("series") {
-        errors.extend(check_series(&new));
+fn new_style_update(new: &Place, old: &Value) {
+    let (core, old) = (events_to_core(new.value), events_to_core(old));
+    let new = new.stand_in("", &core);
+    common(&new, "reportingController");
+    if core["series"] != old["series"] {
+        series(&new);
     }
-    errors.extend(fixed(&new, &old, "", FIXED));
-    if text(&new, "reportingComponent") != text(&old, "reportingComponent") {
-        let value = text(&new, "reportingComponent");
-        errors.push(FieldError::invalid("reportingController", value, super::rows::IMMUTABLE));
-    }
-    errors
+    new.fixed(&old, &["involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp"]);
+    new.fixed(&old, &["count", "type", "eventTime", "action", "related", "reportingInstance"]);
+    let controller = new.text("reportingComponent");
+    let is_changed = controller != text(&old, "reportingComponent");
+    new.invalid_if(is_changed, "reportingController", controller, IMMUTABLE);
 }

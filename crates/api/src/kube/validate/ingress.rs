@@ -1,185 +1,108 @@
 //! Ingresses and ingress classes.
 
 use super::Rule;
-use super::address::parse;
-use super::rows::{Row, check, check_update as fixed, domain_path, items, join, named, number, set_at};
-use super::service::check_port_or_name;
-use crate::kube::field::FieldError;
-use crate::kube::{names, text};
-use serde_json::Value;
+use super::job::domain_path;
+use super::place::Place;
+use crate::kube::names;
 
 const NETWORKING: &str = "networking.k8s.io";
-
-pub const RULES: &[Rule] = &[
-    Rule {
-        group: NETWORKING,
-        kind: "Ingress",
-        is_namespaced: true,
-        create: check_ingress,
-        update: |new, _| check_ingress_spec(new),
-    },
-    Rule {
-        group: NETWORKING,
-        kind: "IngressClass",
-        is_namespaced: false,
-        create: check_ingress_class,
-        update: check_ingress_class_update,
-    },
-];
-
-const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
-
-pub fn check_ingress(ingress: &Value) -> Vec<FieldError> {
-    let mut errors = check_ingress_spec(ingress);
-    let annotation = ingress["metadata"]["annotations"][CLASS_ANNOTATION].as_str();
-    let class = set_at(ingress, "spec.ingressClassName").and_then(Value::as_str);
-    if let (Some(annotation), true) = (annotation, class.is_some() && annotation != class) {
-        let detail = "must match `ingressClassName` when both are specified";
-        errors.push(FieldError::invalid(format!("annotations.{CLASS_ANNOTATION}"), annotation, detail));
-    }
-    errors
-}
-
-fn check_ingress_spec(ingress: &Value) -> Vec<FieldError> {
-    let spec = &ingress["spec"];
-    let mut errors = check(spec, "spec", &[Row::Named("ingressClassName", names::dns_subdomain)]);
-    let (rules, backend) = (items(spec, "rules"), set_at(spec, "defaultBackend"));
-    if rules.is_empty() && backend.is_none() {
-        let present = spec.get("rules").cloned().unwrap_or_default();
-        let detail = "either `defaultBackend` or `rules` must be specified";
-        errors.push(FieldError::invalid("spec", present, detail));
-    }
-    if let Some(backend) = backend {
-        errors.extend(check_backend(backend, "spec.defaultBackend"));
-    }
-    for (index, rule) in rules.iter().enumerate() {
-        let path = format!("spec.rules[{index}]");
-        errors.extend(check_host(text(rule, "host"), &join(&path, "host")));
-        if let Some(http) = set_at(rule, "http") {
-            errors.extend(check_paths(http, &join(&path, "http.paths")));
-        }
-    }
-    for (index, tls) in items(spec, "tls").iter().enumerate() {
-        for (place, host) in items(tls, "hosts").iter().enumerate() {
-            let host = host.as_str().unwrap_or("");
-            let complaints = if host.contains('*') { names::wildcard_dns_subdomain } else { names::dns_subdomain };
-            errors.extend(named(host, &format!("spec.tls[{index}].hosts[{place}]"), complaints));
-        }
-        if !text(tls, "secretName").is_empty() {
-            errors.extend(named(
-                text(tls, "secretName"),
-                &format!("spec.tls[{index}].secretName"),
-                names::dns_subdomain,
-            ));
-        }
-    }
-    errors
-}
-
-fn check_host(host: &str, path: &str) -> Vec<FieldError> {
-    if host.is_empty() {
-        return Vec::new();
-    }
-    let mut errors = Vec::new();
-    if parse(host).is_some() {
-        errors.push(FieldError::invalid(path, host, "must be a DNS name, not an IP address"));
-    }
-    let complaints = if host.contains('*') { names::wildcard_dns_subdomain } else { names::dns_subdomain };
-    errors.extend(named(host, path, complaints));
-    errors
-}
-
-fn check_paths(http: &Value, path: &str) -> Vec<FieldError> {
-    let paths = items(http, "paths");
-    if paths.is_empty() {
-        return vec![FieldError::required(path, "")];
-    }
-    paths.iter().enumerate().flat_map(|(index, rule)| check_path(rule, &format!("{path}[{index}]"))).collect()
-}
-
-fn check_path(rule: &Value, path: &str) -> Vec<FieldError> {
-    let Some(kind) = set_at(rule, "pathType").and_then(Value::as_str) else {
-        return vec![FieldError::required(join(path, "pathType"), "pathType must be specified")];
-    };
-    let (wanted, place) = (text(rule, "path"), join(path, "path"));
-    let invalid = |detail: &str| FieldError::invalid(place.as_str(), wanted, detail);
-    let mut errors = Vec::new();
-    match kind {
-        "Exact" | "Prefix" => {
-            if !wanted.starts_with('/') {
-                errors.push(invalid("must be an absolute path"));
-            }
-            let parts = ["//", "/./", "/../", "%2f", "%2F"].into_iter().filter(|part| wanted.contains(part));
-            errors.extend(parts.map(|part| invalid(&format!("must not contain '{part}'"))));
-            let ends = ["/..", "/."].into_iter().filter(|end| wanted.ends_with(end));
-            errors.extend(ends.map(|end| invalid(&format!("cannot end with '{end}'"))));
-        }
-        "ImplementationSpecific" => {
-            if !wanted.is_empty() && !wanted.starts_with('/') {
-                errors.push(invalid("must be an absolute path"));
-            }
-        }
-        other => {
-            let supported = &["Exact", "ImplementationSpecific", "Prefix"];
-            errors.push(FieldError::not_supported(join(path, "pathType"), other, supported));
-        }
-    }
-    errors.extend(check_backend(&rule["backend"], &join(path, "backend")));
-    errors
-}
-
-fn check_backend(backend: &Value, path: &str) -> Vec<FieldError> {
-    match (set_at(backend, "resource"), set_at(backend, "service")) {
-        (Some(_), Some(_)) => vec![FieldError::invalid(path, "", "cannot set both resource and service backends")],
-        (Some(resource), None) => {
-            check(resource, &join(path, "resource"), &[Row::Required("kind", ""), Row::Required("name", "")])
-        }
-        (None, None) => vec![FieldError::invalid(path, "", "resource or service backend is required")],
-        (None, Some(service)) => {
-            let place = join(path, "service.name");
-            let mut errors = match text(service, "name") {
-                "" => vec![FieldError::required(place, "")],
-                name => named(name, &place, names::dns1035_label),
-            };
-            match (text(service, "port.name"), number(service, "port.number").unwrap_or(0)) {
-                ("", 0) => errors.push(FieldError::required(path, "port name or number is required")),
-                ("", number) => errors.extend(check_port_or_name(&number.into(), &join(path, "service.port.number"))),
-                (name, 0) => errors.extend(named(name, &join(path, "service.port.name"), names::port_name)),
-                _ => errors.push(FieldError::invalid(path, "", "cannot set both port name & port number")),
-            }
-            errors
-        }
-    }
-}
-
 const CONTROLLER_MAX: usize = 250;
 
-pub fn check_ingress_class(class: &Value) -> Vec<FieldError> {
-    let mut errors = domain_path(text(class, "spec.controller"), "spec.controller", CONTROLLER_MAX);
-    if let Some(parameters) = set_at(class, "spec.parameters") {
-        let rows =
-            &[Row::Required("kind", ""), Row::Required("name", ""), Row::OneOf("scope", &["Cluster", "Namespace"])];
-        let path = "spec.parameters";
-        errors.extend(check(parameters, path, rows));
-        let namespace = set_at(parameters, "namespace").and_then(Value::as_str);
-        match (text(parameters, "scope"), namespace) {
-            ("Namespace", None) => {
-                let detail = "`parameters.scope` is set to 'Namespace'";
-                errors.push(FieldError::required(join(path, "namespace"), detail));
-            }
-            ("Namespace", Some(name)) => errors.extend(named(name, &join(path, "namespace"), names::dns_label)),
-            ("Cluster", Some(_)) => {
-                let detail = "`parameters.scope` is set to 'Cluster'";
-                errors.push(FieldError::forbidden(join(path, "namespace"), detail));
-            }
-            _ => {}
-        }
+pub(super) const RULES: &[Rule] = &[
+    Rule::of(NETWORKING, "Ingress", ingress).on_create(ingress_create),
+    Rule::of(NETWORKING, "IngressClass", ingress_class).cluster_wide().fixed(&["spec.controller"]),
+];
+
+fn ingress_create(ingress: &Place) {
+    const ANNOTATION: &str = "kubernetes.io/ingress.class";
+    let annotation = ingress.get("metadata.annotations").get(ANNOTATION).and_then(|class| class.as_str());
+    let class = ingress.get("spec.ingressClassName").as_str();
+    if let (Some(annotation), true) = (annotation, class.is_some() && annotation != class) {
+        let detail = "must match `ingressClassName` when both are specified";
+        ingress.invalid(&format!("annotations.{ANNOTATION}"), annotation, detail);
     }
-    errors
 }
 
-pub fn check_ingress_class_update(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = check_ingress_class(new);
-    errors.extend(fixed(new, old, "", &[Row::Fixed("spec.controller")]));
-    errors
+fn ingress(ingress: &Place) {
+    let spec = ingress.field("spec");
+    spec.named_if_given("ingressClassName", names::dns_subdomain);
+    match spec.given("defaultBackend") {
+        Some(default) => backend(&default),
+        None if spec.list("rules").is_empty() => {
+            let detail = "either `defaultBackend` or `rules` must be specified";
+            spec.invalid("", spec.get("rules").clone(), detail);
+        }
+        None => {}
+    }
+    for rule in spec.items("rules") {
+        let host = rule.text("host");
+        rule.wrong_if(names::parse_ip(host).is_some(), "host", "must be a DNS name, not an IP address");
+        rule.named_unless_empty("host", host_name);
+        if let Some(http) = rule.given("http") {
+            http.needs(&["paths"]);
+            http.items("paths").for_each(|rule| path(&rule));
+        }
+    }
+    for tls in spec.items("tls") {
+        tls.items("hosts").for_each(|host| host.named("", host_name));
+        tls.named_unless_empty("secretName", names::dns_subdomain);
+    }
+}
+
+fn host_name(host: &str) -> Vec<String> {
+    if host.contains('*') { names::wildcard_dns_subdomain(host) } else { names::dns_subdomain(host) }
+}
+
+fn path(rule: &Place) {
+    if !rule.has("pathType") {
+        return rule.required("pathType", "pathType must be specified");
+    }
+    let path = rule.text("path");
+    let invalid_if = |is_wrong: bool, detail: &str| rule.invalid_if(is_wrong, "path", path, detail);
+    match rule.text("pathType") {
+        "Exact" | "Prefix" => {
+            invalid_if(!path.starts_with('/'), "must be an absolute path");
+            for part in ["//", "/./", "/../", "%2f", "%2F"] {
+                invalid_if(path.contains(part), &format!("must not contain '{part}'"));
+            }
+            for end in ["/..", "/."] {
+                invalid_if(path.ends_with(end), &format!("cannot end with '{end}'"));
+            }
+        }
+        "ImplementationSpecific" => {
+            invalid_if(!path.is_empty() && !path.starts_with('/'), "must be an absolute path");
+        }
+        _ => rule.one_of("pathType", &["Exact", "ImplementationSpecific", "Prefix"]),
+    }
+    backend(&rule.field("backend"));
+}
+
+fn backend(backend: &Place) {
+    match (backend.given("resource"), backend.given("service")) {
+        (Some(_), Some(_)) => backend.invalid("", "", "cannot set both resource and service backends"),
+        (Some(resource), None) => resource.needs(&["kind", "name"]),
+        (None, None) => backend.invalid("", "", "resource or service backend is required"),
+        (None, Some(service)) => {
+            service.needs_name("name", names::dns1035_label);
+            match (service.text("port.name"), service.integer("port.number").unwrap_or(0)) {
+                ("", 0) => backend.required("", "port name or number is required"),
+                ("", _) => service.port_number("port.number"),
+                (_, 0) => service.named("port.name", names::port_name),
+                _ => backend.invalid("", "", "cannot set both port name & port number"),
+            }
+        }
+    }
+}
+
+fn ingress_class(class: &Place) {
+    domain_path(&class.field("spec"), "controller", CONTROLLER_MAX);
+    let Some(parameters) = class.given("spec.parameters") else { return };
+    parameters.needs(&["kind", "name"]);
+    parameters.one_of_if_given("scope", &["Cluster", "Namespace"]);
+    match (parameters.text("scope"), parameters.has("namespace")) {
+        ("Namespace", false) => parameters.required("namespace", "`parameters.scope` is set to 'Namespace'"),
+        ("Namespace", true) => parameters.named("namespace", names::dns_label),
+        ("Cluster", true) => parameters.forbidden("namespace", "`parameters.scope` is set to 'Cluster'"),
+        _ => {}
+    }
 }

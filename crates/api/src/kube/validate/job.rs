@@ -1,20 +1,19 @@
 //! Jobs: numbers, modes, policies, generated selectors, and what may still change (K-JOB-1, K-JOB-5).
 
 use super::Rule;
-use super::job_policy::{check_failure_policy, check_success_policy};
-use super::label_selector::{check_selector, matches};
-use super::path::Path;
+use super::compare::{matches, same, with_changes};
+use super::job_policy::{failure_policy, success_policy};
+use super::metadata::label_selector;
+use super::place::{IMMUTABLE, Place};
 use super::pod::pod_template;
-use super::rows::{
-    Row, check, check_update as fixed, domain_path, fixed_field, flag, join, number, one_of, put, set_at,
-};
 use crate::kube::defaults::workloads::{JOB_NAME_LABELS, JOB_UID_LABELS};
-use crate::kube::field::FieldError;
-use crate::kube::{at, names, text};
+use crate::kube::names;
 use serde_json::{Value, json};
 
-pub const RULES: &[Rule] =
-    &[Rule { group: "batch", kind: "Job", is_namespaced: true, create: check_job, update: check_job_update }];
+pub(super) const RULES: &[Rule] = &[Rule::of("batch", "Job", job).on_update(job_update).fixed(&[
+    "spec.selector", "spec.completionMode", "spec.podFailurePolicy", "spec.backoffLimitPerIndex", "spec.managedBy",
+    "spec.successPolicy",
+])];
 
 /// An Indexed job keeps one entry per index in its status; these bounds keep that small.
 const INDEXES_MAX: i64 = 100_000;
@@ -22,197 +21,144 @@ const INDEXES_MAX: i64 = 100_000;
 const INDEXES_MAX_WHEN_MANY: i64 = 10_000;
 const MANAGED_BY_MAX: usize = 63;
 
-const SPEC_ROWS: &[Row] = &[
-    Row::NotNegative("parallelism"),
-    Row::NotNegative("completions"),
-    Row::NotNegative("activeDeadlineSeconds"),
-    Row::NotNegative("backoffLimit"),
-    Row::NotNegative("ttlSecondsAfterFinished"),
-    Row::NotNegative("backoffLimitPerIndex"),
-    Row::NotNegative("maxFailedIndexes"),
-    Row::OneOf("completionMode", &["NonIndexed", "Indexed"]),
-    Row::Fixed("selector"),
-    Row::Fixed("completionMode"),
-    Row::Fixed("podFailurePolicy"),
-    Row::Fixed("backoffLimitPerIndex"),
-    Row::Fixed("managedBy"),
-    Row::Fixed("successPolicy"),
-];
-
-pub fn check_job(job: &Value) -> Vec<FieldError> {
-    let spec = &job["spec"];
-    let mut errors = check_generated_selector(job);
-    errors.extend(check_spec(spec, "spec"));
-    match set_at(spec, "selector") {
-        None => errors.push(FieldError::required("spec.selector", "")),
+fn job(job: &Place) {
+    generated_selector(job);
+    job_spec(&job.field("spec"));
+    match job.given("spec.selector") {
+        None => job.required("spec.selector", ""),
         Some(selector) => {
-            errors.extend(check_selector(Some(selector), "spec.selector"));
-            let labels = at(spec, "template.metadata.labels");
-            if !matches(selector, labels) {
-                let labels = labels.cloned().unwrap_or_default();
-                let detail = "`selector` does not match template `labels`";
-                errors.push(FieldError::invalid("spec.template.metadata.labels", labels, detail));
-            }
+            label_selector(&selector);
+            let labels = "spec.template.metadata.labels";
+            let is_matched = matches(selector.value, job.get(labels));
+            job.wrong_if(!is_matched, labels, "`selector` does not match template `labels`");
         }
     }
-    errors.extend(check_index_hostnames(job));
-    errors
-}
-
-/// The last pod of an Indexed job must have a hostname too.
-fn check_index_hostnames(job: &Value) -> Option<FieldError> {
-    let completions = number(job, "spec.completions").filter(|count| *count > 0)?;
-    let name = text(job, "metadata.name");
-    let hostname = format!("{name}-{}", completions - 1);
-    let is_indexed = text(job, "spec.completionMode") == "Indexed";
-    let detail = format!("will not able to create pod with invalid DNS label: {hostname}");
-    (is_indexed && !names::dns_label(&hostname).is_empty()).then(|| FieldError::invalid("metadata.name", name, &detail))
+    // The last pod of an Indexed job must have a hostname too.
+    let completions = job.integer("spec.completions").unwrap_or(0);
+    if completions > 0 && job.text("spec.completionMode") == "Indexed" {
+        let name = job.text("metadata.name");
+        let hostname = format!("{name}-{}", completions - 1);
+        let detail = format!("will not able to create pod with invalid DNS label: {hostname}");
+        job.invalid_if(!names::dns_label(&hostname).is_empty(), "metadata.name", name, &detail);
+    }
 }
 
 /// Without `manualSelector` the generated labels must be there, and the selector must be the generated one.
-fn check_generated_selector(job: &Value) -> Vec<FieldError> {
-    let Some(selector) = set_at(job, "spec.selector") else { return Vec::new() };
-    if flag(job, "spec.manualSelector") {
-        return Vec::new();
+fn generated_selector(job: &Place) {
+    let Some(selector) = job.given("spec.selector") else { return };
+    if job.flag("spec.manualSelector") {
+        return;
     }
-    let (name, uid) = (text(job, "metadata.name"), text(job, "metadata.uid"));
-    let labels = at(job, "spec.template.metadata.labels").cloned().unwrap_or_default();
-    let mut errors = Vec::new();
+    let labels = job.field("spec.template.metadata.labels");
     let mut expected = json!({});
-    for (keys, wanted) in [(JOB_UID_LABELS, uid), (JOB_NAME_LABELS, name)] {
+    for (keys, wanted) in [(JOB_UID_LABELS, job.text("metadata.uid")), (JOB_NAME_LABELS, job.text("metadata.name"))] {
         for key in keys {
             expected[key] = wanted.into();
-            let path = format!("spec.template.metadata.labels[{key}]");
-            let detail = format!("must be '{wanted}'");
-            match labels.get(key).and_then(Value::as_str) {
-                None => errors.push(FieldError::required(path, &detail)),
-                Some(present) if present != wanted => errors.push(FieldError::invalid(path, labels.clone(), &detail)),
-                Some(_) => {}
+            let (place, detail) = (format!("[{key}]"), format!("must be '{wanted}'"));
+            match labels.value.get(key).and_then(Value::as_str) {
+                None => labels.required(&place, &detail),
+                Some(present) => labels.invalid_if(present != wanted, &place, labels.value.clone(), &detail),
             }
         }
     }
-    if !matches(selector, Some(&expected)) {
-        errors.push(FieldError::invalid("spec.selector", selector.clone(), "`selector` not auto-generated"));
-    }
-    errors
+    selector.wrong_if(!matches(selector.value, &expected), "", "`selector` not auto-generated");
 }
 
 /// What a Job's spec and a CronJob's job template have in common.
-pub fn check_spec(spec: &Value, path: &str) -> Vec<FieldError> {
-    let mut errors = check(spec, path, SPEC_ROWS);
-    if set_at(spec, "maxFailedIndexes").is_some() && set_at(spec, "backoffLimitPerIndex").is_none() {
-        errors.push(FieldError::required(join(path, "backoffLimitPerIndex"), "when maxFailedIndexes is specified"));
+pub(super) fn job_spec(spec: &Place) {
+    spec.not_negative(&["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit"]);
+    spec.not_negative(&["ttlSecondsAfterFinished", "backoffLimitPerIndex", "maxFailedIndexes"]);
+    spec.one_of_if_given("completionMode", &["NonIndexed", "Indexed"]);
+    if spec.has("maxFailedIndexes") && !spec.has("backoffLimitPerIndex") {
+        spec.required("backoffLimitPerIndex", "when maxFailedIndexes is specified");
     }
-    if let Some(manager) = set_at(spec, "managedBy") {
-        errors.extend(domain_path(manager.as_str().unwrap_or(""), &join(path, "managedBy"), MANAGED_BY_MAX));
+    if spec.has("managedBy") {
+        domain_path(spec, "managedBy", MANAGED_BY_MAX);
     }
-    if text(spec, "completionMode") == "Indexed" {
-        errors.extend(check_indexed(spec, path));
+    if spec.text("completionMode") == "Indexed" {
+        indexed(spec);
     } else {
-        for name in ["backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"] {
-            if let Some(value) = set_at(spec, name) {
-                let detail = "requires indexed completion mode";
-                errors.push(FieldError::invalid(join(path, name), value.clone(), detail));
-            }
+        for key in ["backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"] {
+            spec.wrong_if(spec.has(key), key, "requires indexed completion mode");
         }
     }
-    errors.extend(check_failure_policy(spec, path));
-    errors.extend(check_replacement_policy(spec, path));
-    errors.extend(pod_template(&spec["template"], &Path::new(path).field("template")));
-    errors.extend(check_restart_policy(spec, &join(path, "template.spec.restartPolicy")));
-    errors
+    failure_policy(spec);
+    let only_failed = spec.has("podFailurePolicy");
+    let supported: &[&str] = if only_failed { &["Failed"] } else { &["Failed", "TerminatingOrFailed"] };
+    spec.one_of_if_given("podReplacementPolicy", supported);
+    pod_template(&spec.field("template"));
+    restart_policy(spec);
 }
 
-fn check_indexed(spec: &Value, path: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let (completions, parallelism) = (number(spec, "completions"), number(spec, "parallelism"));
-    let failed_max = number(spec, "maxFailedIndexes");
-    let mut at_most = |name: &str, value: Option<i64>, limit: i64, when: &str| {
-        if let Some(value) = value.filter(|value| *value > limit) {
-            let detail = format!("must be less than or equal to {limit}{when}");
-            errors.push(FieldError::invalid(join(path, name), value, &detail));
-        }
+fn indexed(spec: &Place) {
+    let (completions, failed_max) = (spec.integer("completions"), spec.integer("maxFailedIndexes"));
+    let at_most = |key: &str, limit: i64, when: &str| {
+        let is_more = spec.integer(key).is_some_and(|number| number > limit);
+        spec.wrong_if(is_more, key, &format!("must be less than or equal to {limit}{when}"));
     };
-    at_most("parallelism", parallelism, INDEXES_MAX, " when completion mode is Indexed");
-    at_most("maxFailedIndexes", failed_max, INDEXES_MAX, "");
-    let is_large =
-        completions.is_some_and(|count| count > INDEXES_MAX) && set_at(spec, "backoffLimitPerIndex").is_some();
+    at_most("parallelism", INDEXES_MAX, " when completion mode is Indexed");
+    at_most("maxFailedIndexes", INDEXES_MAX, "");
+    let is_large = completions.is_some_and(|count| count > INDEXES_MAX) && spec.has("backoffLimitPerIndex");
     if is_large {
         let when = format!(" when completions are above {INDEXES_MAX} and used with backoff limit per index");
-        at_most("parallelism", parallelism, INDEXES_MAX_WHEN_MANY, &when);
-        at_most("maxFailedIndexes", failed_max, INDEXES_MAX_WHEN_MANY, &when);
-        if failed_max.is_none() {
-            let detail = format!("must be specified when completions is above {INDEXES_MAX}");
-            errors.push(FieldError::required(join(path, "maxFailedIndexes"), &detail));
-        }
+        at_most("parallelism", INDEXES_MAX_WHEN_MANY, &when);
+        at_most("maxFailedIndexes", INDEXES_MAX_WHEN_MANY, &when);
+        let detail = format!("must be specified when completions is above {INDEXES_MAX}");
+        spec.needs_because("maxFailedIndexes", &detail);
     }
-    match (completions, failed_max) {
-        (None, _) => errors.push(FieldError::required(join(path, "completions"), "when completion mode is Indexed")),
-        (Some(completions), Some(failed_max)) if failed_max > completions => {
-            let detail = "must be less than or equal to completions";
-            errors.push(FieldError::invalid(join(path, "maxFailedIndexes"), failed_max, detail));
-        }
-        _ => {}
-    }
-    errors.extend(check_success_policy(spec, path));
-    errors
+    spec.needs_because("completions", "when completion mode is Indexed");
+    let is_beyond = completions.zip(failed_max).is_some_and(|(completions, failed_max)| failed_max > completions);
+    spec.wrong_if(is_beyond, "maxFailedIndexes", "must be less than or equal to completions");
+    success_policy(spec);
 }
 
-fn check_replacement_policy(spec: &Value, path: &str) -> Option<FieldError> {
-    let policy = set_at(spec, "podReplacementPolicy")?;
-    let only_failed = set_at(spec, "podFailurePolicy").is_some();
-    let supported: &[&str] = if only_failed { &["Failed"] } else { &["Failed", "TerminatingOrFailed"] };
-    one_of(policy, &join(path, "podReplacementPolicy"), supported)
+/// A path behind a domain (`acme.io/foo`): who manages a Job, who serves an ingress class.
+pub(super) fn domain_path(holder: &Place, key: &str, bytes_max: usize) {
+    let is_path_byte = |b: u8| b.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&b);
+    let text = holder.text(key);
+    match text.split_once('/') {
+        _ if text.is_empty() => holder.required(key, ""),
+        Some((host, rest)) if !host.is_empty() && !rest.is_empty() => {
+            holder.complain(key, host, names::dns_subdomain(host));
+            let detail = r"Invalid path (regex used for validation is '[A-Za-z0-9/\-._~%!$&'()*+,;=:]+')";
+            holder.invalid_if(!rest.bytes().all(is_path_byte), key, rest, detail);
+        }
+        _ => holder.wrong(key, "must be a domain-prefixed path (such as \"acme.io/foo\")"),
+    }
+    holder.too_long_if(text.len() > bytes_max, key, bytes_max);
 }
 
-fn check_restart_policy(spec: &Value, path: &str) -> Option<FieldError> {
-    match text(spec, "template.spec.restartPolicy") {
-        "" | "Always" => Some(FieldError::required(path, "valid values: \"OnFailure\", \"Never\"")),
-        "OnFailure" if set_at(spec, "podFailurePolicy").is_some() => {
+fn restart_policy(spec: &Place) {
+    const KEY: &str = "template.spec.restartPolicy";
+    match spec.text(KEY) {
+        "" | "Always" => spec.required(KEY, "valid values: \"OnFailure\", \"Never\""),
+        "OnFailure" => {
             let detail = "only \"Never\" is supported when podFailurePolicy is specified";
-            Some(FieldError::invalid(path, "OnFailure", detail))
+            spec.wrong_if(spec.has("podFailurePolicy"), KEY, detail);
         }
-        "OnFailure" | "Never" => None,
-        other => Some(FieldError::not_supported(path, other, &["OnFailure", "Never"])),
+        _ => spec.one_of(KEY, &["OnFailure", "Never"]),
     }
 }
 
-pub fn check_job_update(new: &Value, old: &Value) -> Vec<FieldError> {
-    let (new_spec, old_spec) = (&new["spec"], &old["spec"]);
-    let mut errors = check_job(new);
-    errors.extend(fixed(new_spec, old_spec, "spec", SPEC_ROWS));
-    errors.extend(check_completions_update(new_spec, old_spec));
-    let may_reschedule = flag(old_spec, "suspend") && set_at(old, "status.startTime").is_none();
-    let allowed = if may_reschedule { with_scheduling_of(old_spec, new_spec) } else { old_spec.clone() };
-    errors.extend(fixed_field(new_spec, &allowed, "spec", "template"));
-    errors
+fn job_update(new: &Place, old: &Value) {
+    let (new, old_spec) = (new.field("spec"), &old["spec"]);
+    if new.text("completionMode") == "Indexed" {
+        // Indexed jobs are elastic: completions may change together with parallelism.
+        let completions = new.integer("completions");
+        let is_changed = completions.is_some() && old_spec["completions"].as_i64() != completions;
+        let is_alone = is_changed && new.integer("parallelism") != completions;
+        new.wrong_if(is_alone, "completions", "can only be modified in tandem with spec.parallelism");
+    } else {
+        new.fixed(old_spec, &["completions"]);
+    }
+    let may_reschedule = old_spec["suspend"] == true && old["status"]["startTime"].is_null();
+    let changes = if may_reschedule { RESCHEDULED } else { &[] };
+    let allowed = with_changes(&old_spec["template"], new.get("template"), changes);
+    new.wrong_if(!same(new.get("template"), &allowed), "template", IMMUTABLE);
 }
 
-/// Indexed jobs are elastic: completions may change together with parallelism.
-fn check_completions_update(new_spec: &Value, old_spec: &Value) -> Option<FieldError> {
-    if text(new_spec, "completionMode") != "Indexed" {
-        return fixed_field(new_spec, old_spec, "spec", "completions");
-    }
-    let completions = number(new_spec, "completions")?;
-    let changed = number(old_spec, "completions") != Some(completions);
-    let detail = "can only be modified in tandem with spec.parallelism";
-    (changed && number(new_spec, "parallelism") != Some(completions))
-        .then(|| FieldError::invalid("spec.completions", completions, detail))
-}
-
-/// The old spec with everything taken over that a suspended job may change in its template (K-JOB-5).
-fn with_scheduling_of(old_spec: &Value, new_spec: &Value) -> Value {
-    let mut allowed = old_spec.clone();
-    for path in [
-        "/template/spec/nodeSelector",
-        "/template/spec/tolerations",
-        "/template/spec/schedulingGates",
-        "/template/spec/affinity/nodeAffinity",
-        "/template/metadata/labels",
-        "/template/metadata/annotations",
-    ] {
-        let value = new_spec.pointer(path).cloned().unwrap_or_default();
-        put(&mut allowed, path, value);
-    }
-    allowed
-}
+/// What a suspended job may change in its template (K-JOB-5).
+const RESCHEDULED: &[&str] = &[
+    "/spec/nodeSelector", "/spec/tolerations", "/spec/schedulingGates", "/spec/affinity/nodeAffinity",
+    "/metadata/labels", "/metadata/annotations",
+];

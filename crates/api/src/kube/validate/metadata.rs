@@ -2,10 +2,9 @@
 //!
 //! `metadata` and `metadata_update` serve custom kinds too; `standard_finalizers` is for built-in kinds only.
 
-use super::path::Path;
-use super::read::{complain, entries, flag, given, integer, list, not_negative, string};
+use super::place::{IMMUTABLE, Place, problems};
 use crate::kube::field::{FieldError, Problem};
-use crate::kube::names;
+use crate::kube::{names, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -53,241 +52,196 @@ impl NameRule {
     }
 }
 
-const META: Path = Path::new("metadata");
 /// All keys and values together.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 
 /// Rules for the metadata of a new object; its name has been generated already.
 pub fn metadata(meta: &Value, name_rule: NameRule, namespaced: bool) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let prefix = string(meta, "generateName");
-    if !prefix.is_empty() {
-        complain(&mut errors, &META.field("generateName"), prefix, name_rule.check(prefix, true));
-    }
-    let name = string(meta, "name");
-    if name.is_empty() {
-        errors.push(FieldError::required(META.field("name"), "name or generateName is required"));
-    } else {
-        complain(&mut errors, &META.field("name"), name, name_rule.check(name, false));
-    }
-    let namespace = string(meta, "namespace");
-    match (namespaced, namespace.is_empty()) {
-        (true, true) => errors.push(FieldError::required(META.field("namespace"), "")),
-        (true, false) => complain(&mut errors, &META.field("namespace"), namespace, names::dns_label(namespace)),
-        (false, false) => errors.push(FieldError::forbidden(META.field("namespace"), "not allowed on this type")),
-        (false, true) => {}
-    }
-    not_negative(&mut errors, meta, &META, &["generation"]);
-    errors.extend(content(meta));
-    finalizers(&mut errors, meta);
-    errors
+    problems(meta, "metadata", |meta| {
+        let (prefix, name) = (meta.text("generateName"), meta.text("name"));
+        if !prefix.is_empty() {
+            meta.complain("generateName", prefix, name_rule.check(prefix, true));
+        }
+        if name.is_empty() {
+            meta.required("name", "name or generateName is required");
+        } else {
+            meta.complain("name", name, name_rule.check(name, false));
+        }
+        if namespaced {
+            meta.needs_name("namespace", names::dns_label);
+        } else {
+            meta.forbidden_if(!meta.text("namespace").is_empty(), "namespace", "not allowed on this type");
+        }
+        meta.not_negative(&["generation"]);
+        content(meta);
+        finalizers(meta);
+    })
 }
 
 /// Rules for changing the metadata of a stored object.
 pub fn metadata_update(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    if given(old, "deletionTimestamp").is_some() {
-        no_new_finalizers(&mut errors, new, old);
-    }
-    if string(new, "resourceVersion").is_empty() {
-        errors.push(FieldError::invalid(META.field("resourceVersion"), "", "must be specified for an update"));
-    }
-    let generation = integer(new, "generation").unwrap_or(0);
-    if generation < integer(old, "generation").unwrap_or(0) {
-        errors.push(FieldError::invalid(META.field("generation"), generation, "must not be decremented"));
-    }
-    for key in ["name", "namespace", "uid"] {
-        if string(new, key) != string(old, key) {
-            errors.push(FieldError::invalid(META.field(key), string(new, key), "field is immutable"));
+    problems(new, "metadata", |new| {
+        if !old["deletionTimestamp"].is_null() {
+            no_new_finalizers(new, old);
         }
-    }
-    for key in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
-        if new[key] != old[key] {
-            errors.push(FieldError::invalid(META.field(key), new[key].clone(), "field is immutable"));
+        let has_no_version = new.text("resourceVersion").is_empty();
+        new.invalid_if(has_no_version, "resourceVersion", "", "must be specified for an update");
+        let generation = new.integer("generation").unwrap_or(0);
+        let is_less = generation < old["generation"].as_i64().unwrap_or(0);
+        new.invalid_if(is_less, "generation", generation, "must not be decremented");
+        for key in ["name", "namespace", "uid"] {
+            new.invalid_if(new.text(key) != text(old, key), key, new.text(key), IMMUTABLE);
         }
-    }
-    errors.extend(content(new));
-    errors
+        for key in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+            new.wrong_if(new.get(key) != &old[key], key, IMMUTABLE);
+        }
+        content(new);
+    })
 }
 
 /// What create and update check alike.
-fn content(meta: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    labels(&mut errors, meta, "labels", &META);
-    annotations(&mut errors, meta, &META);
-    owners(&mut errors, meta);
-    for (index, entry) in list(meta, "managedFields").iter().enumerate() {
-        managed_fields(&mut errors, entry, &META.field("managedFields").index(index));
-    }
-    errors
+fn content(meta: &Place) {
+    labels(&meta.field("labels"));
+    annotations(&meta.field("annotations"));
+    owners(&meta.field("ownerReferences"));
+    meta.items("managedFields").for_each(|entry| managed_fields(&entry));
 }
 
-/// A map of labels in field `key` of `object`.
-pub fn labels(errors: &mut Vec<FieldError>, object: &Value, key: &str, path: &Path) {
-    let path = path.field(key);
-    for (name, value) in entries(object, key) {
-        let value = value.as_str().unwrap_or("");
-        complain(errors, &path, name, names::qualified_name(name));
-        complain(errors, &path, value, names::label_value(value));
+pub fn labels(map: &Place) {
+    for (name, value) in map.entries("") {
+        map.complain("", name, names::qualified_name(name));
+        map.complain("", value.text(""), names::label_value(value.text("")));
     }
 }
 
-/// The annotations of `object`; their keys may have capitals in the prefix.
-pub fn annotations(errors: &mut Vec<FieldError>, object: &Value, path: &Path) {
-    let path = path.field("annotations");
+/// The keys of annotations may have capitals in the prefix.
+pub fn annotations(map: &Place) {
     let mut bytes = 0;
-    for (name, value) in entries(object, "annotations") {
-        bytes += name.len() + value.as_str().map_or(0, str::len);
-        let complaints = if name.bytes().any(|b| b.is_ascii_uppercase()) {
-            names::qualified_name(&name.to_lowercase())
-        } else {
-            names::qualified_name(name)
-        };
-        complain(errors, &path, name, complaints);
+    for (name, value) in map.entries("") {
+        bytes += name.len() + value.text("").len();
+        map.complain("", name, names::qualified_name(&name.to_lowercase()));
     }
-    if bytes > ANNOTATIONS_BYTES_MAX {
-        errors.push(FieldError::too_long(path, ANNOTATIONS_BYTES_MAX));
-    }
+    map.too_long_if(bytes > ANNOTATIONS_BYTES_MAX, "", ANNOTATIONS_BYTES_MAX);
 }
 
-fn owners(errors: &mut Vec<FieldError>, meta: &Value) {
-    let path = META.field("ownerReferences");
-    let owners = list(meta, "ownerReferences");
+/// Problems are reported at the list, without the index.
+fn owners(owners: &Place) {
     let mut controller: Option<String> = None;
-    for owner in owners {
-        owner_reference(errors, owner, &path);
-        if !flag(owner, "controller") {
+    for owner in owners.list("") {
+        owner_reference(&owners.stand_in("", owner));
+        if owner["controller"] != true {
             continue;
         }
-        let this = format!("{}/{}", string(owner, "kind"), string(owner, "name"));
-        match &controller {
-            None => controller = Some(this),
-            Some(first) => {
-                let shown = owners.iter().map(owner_text).collect::<Vec<_>>().join(",");
-                let detail = format!(
-                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
-                );
-                errors.push(FieldError::new(path, Problem::Invalid, format!("Invalid value: [{shown}]: {detail}")));
-            }
-        }
+        let this = format!("{}/{}", text(owner, "kind"), text(owner, "name"));
+        let Some(first) = &controller else {
+            controller = Some(this);
+            continue;
+        };
+        let shown = owners.list("").iter().map(owner_text).collect::<Vec<_>>().join(",");
+        let detail = format!(
+            "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
+        );
+        owners.worded("", Problem::Invalid, format!("Invalid value: [{shown}]: {detail}"));
     }
 }
 
-fn owner_reference(errors: &mut Vec<FieldError>, owner: &Value, path: &Path) {
-    let api_version = string(owner, "apiVersion");
+fn owner_reference(owner: &Place) {
+    let api_version = owner.text("apiVersion");
     // `group/version` or `version`; anything else has no version to the reference.
     let version = match api_version.split_once('/') {
         None => api_version,
         Some((_, version)) if !version.contains('/') => version,
         Some(_) => "",
     };
-    if version.is_empty() {
-        errors.push(FieldError::invalid(path.field("apiVersion"), api_version, "version must not be empty"));
-    }
+    owner.invalid_if(version.is_empty(), "apiVersion", api_version, "version must not be empty");
     for key in ["kind", "name", "uid"] {
-        if string(owner, key).is_empty() {
-            errors.push(FieldError::invalid(path.field(key), "", "must not be empty"));
-        }
+        owner.invalid_if(owner.text(key).is_empty(), key, "", "must not be empty");
     }
-    if api_version == "v1" && string(owner, "kind") == "Event" {
-        let text = format!("Invalid value: {}: /v1, Kind=Event is disallowed from being an owner", owner_text(owner));
-        errors.push(FieldError::new(path, Problem::Invalid, text));
+    if api_version == "v1" && owner.text("kind") == "Event" {
+        let shown = owner_text(owner.value);
+        let text = format!("Invalid value: {shown}: /v1, Kind=Event is disallowed from being an owner");
+        owner.worded("", Problem::Invalid, text);
     }
 }
 
 /// An owner reference with its keys in the order in which the reference prints them.
 fn owner_text(owner: &Value) -> String {
-    let mut parts = Vec::new();
-    for key in ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"] {
-        if let Some(value) = given(owner, key) {
-            parts.push(format!("\"{key}\":{value}"));
-        }
-    }
+    let keys = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
+    let given = keys.iter().filter(|key| !owner[**key].is_null());
+    let parts: Vec<String> = given.map(|key| format!("\"{key}\":{}", owner[*key])).collect();
     format!("{{{}}}", parts.join(","))
 }
 
-fn finalizer_names(meta: &Value) -> impl Iterator<Item = &str> {
-    list(meta, "finalizers").iter().filter_map(Value::as_str)
-}
-
-fn finalizers(errors: &mut Vec<FieldError>, meta: &Value) {
-    let path = META.field("finalizers");
-    for name in finalizer_names(meta) {
-        complain(errors, &path, name, names::qualified_name(name));
+fn finalizers(meta: &Place) {
+    for name in meta.texts("finalizers") {
+        meta.complain("finalizers", name, names::qualified_name(name));
     }
-    let has = |name| finalizer_names(meta).any(|finalizer| finalizer == name);
-    if has("orphan") && has("foregroundDeletion") {
-        let detail = "finalizer orphan and foregroundDeletion cannot be both set";
-        errors.push(FieldError::invalid(path, meta["finalizers"].clone(), detail));
-    }
+    let has = |name| meta.texts("finalizers").any(|finalizer| finalizer == name);
+    let is_torn = has("orphan") && has("foregroundDeletion");
+    meta.wrong_if(is_torn, "finalizers", "finalizer orphan and foregroundDeletion cannot be both set");
 }
 
 /// Built-in kinds know three finalizers without a domain; all others need one.
 pub fn standard_finalizers(meta: &Value) -> Vec<FieldError> {
-    let path = META.field("finalizers");
+    problems(meta, "metadata", |meta| meta.items("finalizers").for_each(|name| standard_finalizer(&name)))
+}
+
+pub fn standard_finalizer(name: &Place) {
+    let is_known = matches!(name.text(""), "kubernetes" | "orphan" | "foregroundDeletion");
     let detail = "name is neither a standard finalizer name nor is it fully qualified";
-    let unknown = finalizer_names(meta)
-        .enumerate()
-        .filter(|(_, name)| !name.contains('/') && !matches!(*name, "kubernetes" | "orphan" | "foregroundDeletion"));
-    unknown.map(|(index, name)| FieldError::invalid(path.index(index), name, detail)).collect()
+    name.wrong_if(!is_known && !name.text("").contains('/'), "", detail);
 }
 
 // K-DEL-3: the list is printed as Go prints a slice of strings.
-fn no_new_finalizers(errors: &mut Vec<FieldError>, new: &Value, old: &Value) {
-    let known: BTreeSet<&str> = finalizer_names(old).collect();
-    let added: BTreeSet<&str> = finalizer_names(new).filter(|name| !known.contains(name)).collect();
-    if !added.is_empty() {
-        let shown = added.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
-        let detail = format!(
-            "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
-        );
-        errors.push(FieldError::forbidden(META.field("finalizers"), &detail));
-    }
+fn no_new_finalizers(new: &Place, old: &Value) {
+    let is_known = |name: &str| old["finalizers"].as_array().is_some_and(|known| known.iter().any(|old| old == name));
+    let added: BTreeSet<&str> = new.texts("finalizers").filter(|name| !is_known(name)).collect();
+    let shown = added.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
+    let detail = format!(
+        "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
+    );
+    new.forbidden_if(!added.is_empty(), "finalizers", &detail);
 }
 
-fn managed_fields(errors: &mut Vec<FieldError>, entry: &Value, path: &Path) {
+fn managed_fields(entry: &Place) {
     const MANAGER_MAX: usize = 128;
     const SUBRESOURCE_MAX: usize = 256;
-    let operation = string(entry, "operation");
-    if !matches!(operation, "Apply" | "Update") {
-        errors.push(FieldError::invalid(path.field("operation"), operation, "must be `Apply` or `Update`"));
-    }
-    let fields_type = string(entry, "fieldsType");
-    if !matches!(fields_type, "" | "FieldsV1") {
-        errors.push(FieldError::invalid(path.field("fieldsType"), fields_type, "must be `FieldsV1`"));
-    }
+    let (operation, fields_type) = (entry.text("operation"), entry.text("fieldsType"));
+    let is_known = matches!(operation, "Apply" | "Update");
+    entry.invalid_if(!is_known, "operation", operation, "must be `Apply` or `Update`");
+    entry.wrong_if(!matches!(fields_type, "" | "FieldsV1"), "fieldsType", "must be `FieldsV1`");
     for (key, bytes_max) in [("manager", MANAGER_MAX), ("subresource", SUBRESOURCE_MAX)] {
-        if string(entry, key).len() > bytes_max {
-            errors.push(FieldError::too_long(path.field(key), bytes_max));
-        }
+        entry.too_long_if(entry.text(key).len() > bytes_max, key, bytes_max);
     }
 }
 
-/// A label selector (`matchLabels`, `matchExpressions`) at `path`.
-pub fn label_selector(errors: &mut Vec<FieldError>, selector: &Value, path: &Path) {
-    labels(errors, selector, "matchLabels", path);
-    let expressions = path.field("matchExpressions");
-    for (index, expression) in list(selector, "matchExpressions").iter().enumerate() {
-        let path = expressions.index(index);
-        let values = list(expression, "values");
-        let operator = string(expression, "operator");
-        match operator {
-            "In" | "NotIn" if values.is_empty() => {
-                let detail = "must be specified when `operator` is 'In' or 'NotIn'";
-                errors.push(FieldError::required(path.field("values"), detail));
-            }
-            "Exists" | "DoesNotExist" if !values.is_empty() => {
-                let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                errors.push(FieldError::forbidden(path.field("values"), detail));
-            }
-            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            _ => errors.push(FieldError::invalid(path.field("operator"), operator, "not a valid selector operator")),
+/// A label selector (`matchLabels`, `matchExpressions`).
+pub fn label_selector(selector: &Place) {
+    labels(&selector.field("matchLabels"));
+    for expression in selector.items("matchExpressions") {
+        selector_operator(&expression, &["In", "NotIn", "Exists", "DoesNotExist"]);
+        expression.named("key", names::qualified_name);
+        expression.items("values").for_each(|value| value.named("", names::label_value));
+    }
+}
+
+/// The operator of a requirement on labels, and the number of values that go with it.
+pub fn selector_operator(requirement: &Place, known: &[&str]) {
+    let (operator, count) = (requirement.text("operator"), requirement.list("values").len());
+    match operator {
+        _ if !known.contains(&operator) => {
+            requirement.invalid("operator", operator, "not a valid selector operator");
         }
-        let key = string(expression, "key");
-        complain(errors, &path.field("key"), key, names::qualified_name(key));
-        for (index, value) in values.iter().filter_map(Value::as_str).enumerate() {
-            complain(errors, &path.field("values").index(index), value, names::label_value(value));
+        "In" | "NotIn" if count == 0 => {
+            requirement.required("values", "must be specified when `operator` is 'In' or 'NotIn'");
         }
+        "Exists" | "DoesNotExist" if count > 0 => {
+            requirement.forbidden("values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
+        }
+        "Gt" | "Lt" if count != 1 => {
+            requirement.required("values", "must be specified single value when `operator` is 'Lt' or 'Gt'");
+        }
+        _ => {}
     }
 }
 
@@ -418,10 +372,9 @@ mod tests {
 
     #[test]
     fn selectors_get_the_texts_of_the_reference() {
-        let mut errors = Vec::new();
         let selector = json!({"matchExpressions": [{"key": "a", "operator": "In"}, {"key": "a", "operator": "Exists", "values": ["b"]},
             {"key": "a", "operator": "Gt"}]});
-        label_selector(&mut errors, &selector, &Path::new("spec.selector"));
+        let errors = problems(&selector, "spec.selector", label_selector);
         assert_eq!(
             texts(&errors),
             [
@@ -430,5 +383,30 @@ mod tests {
                 "spec.selector.matchExpressions[2].operator: Invalid value: \"Gt\": not a valid selector operator",
             ]
         );
+    }
+
+    #[test]
+    fn broken_selectors_say_which_part_is_wrong() {
+        let selector = json!({
+            "matchLabels": {"app": "b!"},
+            "matchExpressions": [
+                {"key": "a", "operator": "In"},
+                {"key": "a", "operator": "Exists", "values": ["x"]},
+                {"key": "", "operator": "Gt"},
+            ],
+        });
+        let texts = texts(&problems(&selector, "spec.selector", label_selector));
+        let starts = [
+            r#"spec.selector.matchLabels: Invalid value: "b!": a valid label must be"#,
+            "spec.selector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'",
+            "spec.selector.matchExpressions[1].values: Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+            r#"spec.selector.matchExpressions[2].operator: Invalid value: "Gt": not a valid selector operator"#,
+            r#"spec.selector.matchExpressions[2].key: Invalid value: "": name part must be non-empty"#,
+            r#"spec.selector.matchExpressions[2].key: Invalid value: "": name part must consist of"#,
+        ];
+        assert_eq!(texts.len(), starts.len(), "{texts:#?}");
+        for (text, start) in texts.iter().zip(starts) {
+            assert!(text.starts_with(start), "{text}");
+        }
     }
 }

@@ -3,57 +3,82 @@
 //! A kind's own rules stand in the table of its file; `create` and `update` add what is true of all kinds. Objects
 //! come here decoded, defaulted and admitted, with their name already generated.
 
-mod access;
-mod address;
-pub mod claim;
-mod config;
-mod cron_job;
-mod devices;
-mod endpoints;
-mod event;
-mod ingress;
-mod job;
-mod job_policy;
-mod label_selector;
-mod limit_range;
+pub mod place;
+mod compare;
 pub mod metadata;
-mod network_policy;
-pub mod path;
-pub mod pod;
-pub mod pod_affinity;
+mod pod;
+mod pod_affinity;
 mod pod_container;
 mod pod_env;
 mod pod_probe;
-pub mod pod_resources;
+mod pod_resources;
 mod pod_security;
 pub mod pod_update;
 mod pod_volumes;
-pub mod policy;
-mod quota;
-pub mod read;
-pub mod reviews;
-mod rollout;
-mod rows;
-pub mod schedule;
-mod service;
-pub mod status;
-mod storage;
-mod volume;
-mod webhooks;
+mod job;
+mod job_policy;
+mod cron_job;
+mod schedule;
 mod workloads;
+mod rollout;
+mod service;
+mod address;
+mod endpoints;
+mod ingress;
+mod network_policy;
+mod config;
+mod quota;
+mod limit_range;
+mod event;
+mod claim;
+mod volume;
+mod storage;
+mod access;
+mod policy;
+pub mod reviews;
+pub mod status;
 
 use super::field::FieldError;
+use super::text;
 use metadata::{metadata, metadata_update, name_rule};
+use place::{Place, problems};
 use serde_json::Value;
 
 /// The rules of one built-in kind beyond its metadata.
-pub struct Rule {
-    pub group: &'static str,
-    pub kind: &'static str,
-    pub is_namespaced: bool,
-    pub create: fn(&Value) -> Vec<FieldError>,
-    /// New object first, stored object second.
-    pub update: fn(&Value, &Value) -> Vec<FieldError>,
+struct Rule {
+    group: &'static str,
+    kind: &'static str,
+    is_namespaced: bool,
+    /// What holds whenever the object is written.
+    always: fn(&Place),
+    /// What holds for a new object only.
+    create: fn(&Place),
+    /// What holds for a change only; the stored object comes second.
+    update: fn(&Place, &Value),
+    /// Fields that stay as they were created.
+    fixed: &'static [&'static str],
+}
+
+impl Rule {
+    const fn of(group: &'static str, kind: &'static str, always: fn(&Place)) -> Rule {
+        Rule { group, kind, is_namespaced: true, always, create: |_| {}, update: |_, _| {}, fixed: &[] }
+    }
+
+    const fn cluster_wide(self) -> Rule {
+        Rule { is_namespaced: false, ..self }
+    }
+
+    const fn on_create(self, create: fn(&Place)) -> Rule {
+        Rule { create, ..self }
+    }
+
+    const fn on_update(self, update: fn(&Place, &Value)) -> Rule {
+        Rule { update, ..self }
+    }
+
+    const fn fixed(self, fixed: &'static [&'static str]) -> Rule {
+        Rule { fixed, ..self }
+    }
 }
 
 /// One row set per file; the first match wins.
@@ -74,8 +99,6 @@ const TABLES: &[&[Rule]] = &[
     storage::RULES,
     access::RULES,
     policy::RULES,
-    webhooks::RULES,
-    devices::RULES,
 ];
 
 fn rule(group: &str, kind: &str) -> Option<&'static Rule> {
@@ -88,11 +111,14 @@ fn rule(group: &str, kind: &str) -> Option<&'static Rule> {
 pub fn create(group: &str, kind: &str, object: &Value) -> Vec<FieldError> {
     let rule = rule(group, kind);
     let meta = &object["metadata"];
-    let is_namespaced = rule.map_or_else(|| !read::string(meta, "namespace").is_empty(), |rule| rule.is_namespaced);
+    let is_namespaced = rule.map_or_else(|| !text(meta, "namespace").is_empty(), |rule| rule.is_namespaced);
     let mut errors = metadata(meta, name_rule(group, kind), is_namespaced);
     errors.extend(finalizers(group, meta));
     if let Some(rule) = rule {
-        errors.extend((rule.create)(object));
+        errors.extend(problems(object, "", |object| {
+            (rule.always)(object);
+            (rule.create)(object);
+        }));
     }
     errors
 }
@@ -102,7 +128,11 @@ pub fn update(group: &str, kind: &str, new: &Value, old: &Value) -> Vec<FieldErr
     let mut errors = metadata_update(&new["metadata"], &old["metadata"]);
     errors.extend(finalizers(group, &new["metadata"]));
     if let Some(rule) = rule(group, kind) {
-        errors.extend((rule.update)(new, old));
+        errors.extend(problems(new, "", |new| {
+            (rule.always)(new);
+            new.fixed(old, rule.fixed);
+            (rule.update)(new, old);
+        }));
     }
     errors
 }

@@ -1,115 +1,70 @@
 //! Network policies: peers, ports and address blocks.
 
 use super::Rule;
-use super::address::{check_network, is_strict_subset, parse_network};
-use super::label_selector::check_selector;
-use super::rows::{Row, check, items, join, number, one_of, set_at};
-use super::service::check_port_or_name;
-use crate::kube::field::FieldError;
-use crate::kube::text;
+use super::address::{is_strict_subset, network};
+use super::metadata::label_selector;
+use super::place::Place;
+use crate::kube::names;
 use serde_json::Value;
 
-const NETWORKING: &str = "networking.k8s.io";
+pub(super) const RULES: &[Rule] = &[Rule::of("networking.k8s.io", "NetworkPolicy", network_policy)];
 
-pub const RULES: &[Rule] = &[Rule {
-    group: NETWORKING,
-    kind: "NetworkPolicy",
-    is_namespaced: true,
-    create: check_network_policy,
-    update: |new, _| check_network_policy(new),
-}];
-
-pub fn check_network_policy(policy: &Value) -> Vec<FieldError> {
+fn network_policy(policy: &Place) {
     const TYPES: &[&str] = &["Ingress", "Egress"];
-    let spec = &policy["spec"];
-    let mut errors = check_selector(spec.get("podSelector"), "spec.podSelector");
-    for (field, peers) in [("ingress", "from"), ("egress", "to")] {
-        for (index, rule) in items(spec, field).iter().enumerate() {
-            let path = format!("spec.{field}[{index}]");
-            for (place, port) in items(rule, "ports").iter().enumerate() {
-                errors.extend(check_policy_port(port, &format!("{path}.ports[{place}]")));
-            }
-            for (place, peer) in items(rule, peers).iter().enumerate() {
-                errors.extend(check_peer(peer, &format!("{path}.{peers}[{place}]")));
-            }
+    let spec = policy.field("spec");
+    label_selector(&spec.field("podSelector"));
+    for (key, peers) in [("ingress", "from"), ("egress", "to")] {
+        for rule in spec.items(key) {
+            rule.items("ports").for_each(|item| port(&item));
+            rule.items(peers).for_each(|item| peer(&item));
         }
     }
-    let types = items(spec, "policyTypes");
-    if types.len() > TYPES.len() {
-        let detail = "may not specify more than two policyTypes";
-        errors.push(FieldError::invalid("spec.policyTypes", types.to_vec(), detail));
-        return errors;
+    if spec.list("policyTypes").len() > TYPES.len() {
+        return spec.wrong("policyTypes", "may not specify more than two policyTypes");
     }
-    let types = types.iter().enumerate();
-    errors.extend(types.filter_map(|(index, kind)| one_of(kind, &format!("spec.policyTypes[{index}]"), TYPES)));
-    errors
+    spec.items("policyTypes").for_each(|kind| kind.one_of("", TYPES));
 }
 
-fn check_policy_port(port: &Value, path: &str) -> Vec<FieldError> {
-    let mut errors = check(port, path, &[Row::OneOf("protocol", &["TCP", "UDP", "SCTP"])]);
-    let end = number(port, "endPort");
-    let place = join(path, "endPort");
-    let first = set_at(port, "port");
-    if let Some(first) = first {
-        errors.extend(check_port_or_name(first, &join(path, "port")));
+fn port(port: &Place) {
+    port.one_of_if_given("protocol", &["TCP", "UDP", "SCTP"]);
+    if port.has("port") {
+        port.port_or_name("port");
     }
-    match (first, end) {
-        (_, None) => {}
-        (None, Some(end)) => {
-            errors.push(FieldError::invalid(place, end, "may not be specified when `port` is not specified"));
-        }
-        (Some(Value::String(_)), Some(end)) => {
-            errors.push(FieldError::invalid(place, end, "may not be specified when `port` is non-numeric"));
-        }
-        (Some(first), Some(end)) => {
+    let Some(end) = port.integer("endPort") else { return };
+    match port.get("port") {
+        Value::Null => port.wrong("endPort", "may not be specified when `port` is not specified"),
+        Value::String(_) => port.wrong("endPort", "may not be specified when `port` is non-numeric"),
+        first => {
             let first = first.as_i64().unwrap_or(0);
-            if end < first {
-                errors.push(FieldError::invalid(place.as_str(), first, "must be greater than or equal to `port`"));
-            }
-            errors.extend(check_port_or_name(&end.into(), &place));
+            port.invalid_if(end < first, "endPort", first, "must be greater than or equal to `port`");
+            port.port_number("endPort");
         }
     }
-    errors
 }
 
-fn check_peer(peer: &Value, path: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn peer(peer: &Place) {
     let selectors = ["podSelector", "namespaceSelector"];
-    for name in selectors {
-        errors.extend(check_selector(peer.get(name), &join(path, name)));
-    }
-    let has_selector = selectors.iter().any(|name| set_at(peer, name).is_some());
-    match (set_at(peer, "ipBlock"), has_selector) {
-        (None, false) => errors.push(FieldError::required(path, "must specify a peer")),
-        (None, true) => {}
-        (Some(block), has_selector) => {
-            errors.extend(check_block(block, &join(path, "ipBlock")));
-            if has_selector {
-                errors.push(FieldError::forbidden(path, "may not specify both ipBlock and another peer"));
-            }
+    selectors.iter().for_each(|key| label_selector(&peer.field(key)));
+    let has_selector = selectors.iter().any(|key| peer.has(key));
+    match peer.given("ipBlock") {
+        None if has_selector => {}
+        None => peer.required("", "must specify a peer"),
+        Some(ip_block) => {
+            block(&ip_block);
+            peer.forbidden_if(has_selector, "", "may not specify both ipBlock and another peer");
         }
     }
-    errors
 }
 
-fn check_block(block: &Value, path: &str) -> Vec<FieldError> {
-    let cidr = text(block, "cidr");
+fn block(block: &Place) {
+    let cidr = block.text("cidr");
     if cidr.is_empty() {
-        return vec![FieldError::required(join(path, "cidr"), "")];
+        return block.required("cidr", "");
     }
-    let Some(network) = parse_network(cidr) else {
-        return check_network(cidr, &join(path, "cidr")).into_iter().collect();
-    };
-    let mut errors = Vec::new();
-    for (index, except) in items(block, "except").iter().enumerate() {
-        let (except, place) = (except.as_str().unwrap_or(""), format!("{path}.except[{index}]"));
-        match parse_network(except) {
-            None => errors.extend(check_network(except, &place)),
-            Some(inner) if !is_strict_subset(inner, network) => {
-                errors.push(FieldError::invalid(place, except, "must be a strict subset of `cidr`"));
-            }
-            Some(_) => {}
-        }
+    let Some(outer) = names::parse_network(cidr) else { return network(&block.field("cidr"), cidr) };
+    for except in block.items("except") {
+        let is_beyond = names::parse_network(except.text("")).is_some_and(|inner| !is_strict_subset(inner, outer));
+        except.wrong_if(is_beyond, "", "must be a strict subset of `cidr`");
+        network(&except, except.text(""));
     }
-    errors
 }

@@ -1,246 +1,150 @@
 //! Where a pod may run: node and pod affinity, tolerations, topology spread.
 
-use super::metadata::label_selector;
-use super::path::Path;
-use super::read::{NOT_POSITIVE, complain, entries, given, integer, list, one_of, optional_one_of, string};
-use crate::kube::field::FieldError;
+use super::metadata::{label_selector, selector_operator};
+use super::place::{NOT_POSITIVE, Place};
 use crate::kube::names;
-use serde_json::Value;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-pub(super) fn affinity(errors: &mut Vec<FieldError>, affinity: &Value, path: &Path) {
-    if let Some(node) = given(affinity, "nodeAffinity") {
-        node_affinity(errors, node, &path.field("nodeAffinity"));
+pub(super) fn affinity(affinity: &Place) {
+    let node = affinity.field("nodeAffinity");
+    if let Some(selector) = node.given(REQUIRED) {
+        node_selector(&selector);
+    }
+    for term in node.items(PREFERRED) {
+        weight(&term);
+        node_term(&term.field("preference"), false);
     }
     for key in ["podAffinity", "podAntiAffinity"] {
-        let (terms, path) = (&affinity[key], path.field(key));
-        let required = path.field(REQUIRED);
-        for (index, term) in list(terms, REQUIRED).iter().enumerate() {
-            pod_term(errors, term, &required.index(index));
-        }
-        let preferred = path.field(PREFERRED);
-        for (index, term) in list(terms, PREFERRED).iter().enumerate() {
-            let path = preferred.index(index);
-            weight(errors, term, &path);
-            pod_term(errors, &term["podAffinityTerm"], &path.field("podAffinityTerm"));
+        let terms = affinity.field(key);
+        terms.items(REQUIRED).for_each(|term| pod_term(&term));
+        for term in terms.items(PREFERRED) {
+            weight(&term);
+            pod_term(&term.field("podAffinityTerm"));
         }
     }
 }
 
-fn weight(errors: &mut Vec<FieldError>, term: &Value, path: &Path) {
-    let weight = integer(term, "weight").unwrap_or(0);
-    if !(1..=100).contains(&weight) {
-        errors.push(FieldError::invalid(path.field("weight"), weight, "must be in the range 1-100"));
-    }
+fn weight(term: &Place) {
+    let weight = term.integer("weight").unwrap_or(0);
+    term.invalid_if(!(1..=100).contains(&weight), "weight", weight, "must be in the range 1-100");
 }
 
-fn node_affinity(errors: &mut Vec<FieldError>, affinity: &Value, path: &Path) {
-    if let Some(selector) = given(affinity, REQUIRED) {
-        node_selector(errors, selector, &path.field(REQUIRED));
-    }
-    let preferred = path.field(PREFERRED);
-    for (index, term) in list(affinity, PREFERRED).iter().enumerate() {
-        let path = preferred.index(index);
-        weight(errors, term, &path);
-        node_term(errors, &term["preference"], &path.field("preference"), false);
-    }
-}
-
-/// A node selector with at least one term, as in affinity and in persistent volumes.
-pub fn node_selector(errors: &mut Vec<FieldError>, selector: &Value, path: &Path) {
-    let terms = path.field("nodeSelectorTerms");
-    if list(selector, "nodeSelectorTerms").is_empty() {
-        errors.push(FieldError::required(terms, "must have at least one node selector term"));
-    }
-    for (index, term) in list(selector, "nodeSelectorTerms").iter().enumerate() {
-        node_term(errors, term, &terms.index(index), true);
-    }
+fn node_selector(selector: &Place) {
+    selector.needs_because("nodeSelectorTerms", "must have at least one node selector term");
+    selector.items("nodeSelectorTerms").for_each(|term| node_term(&term, true));
 }
 
 /// Label values are checked only where the term is binding.
-fn node_term(errors: &mut Vec<FieldError>, term: &Value, path: &Path, checks_values: bool) {
-    let expressions = path.field("matchExpressions");
-    for (index, expression) in list(term, "matchExpressions").iter().enumerate() {
-        let path = expressions.index(index);
-        node_requirement(errors, expression, &path);
-        for (index, value) in list(expression, "values").iter().filter_map(Value::as_str).enumerate() {
-            if checks_values {
-                complain(errors, &path.field("values").index(index), value, names::label_value(value));
-            }
+fn node_term(term: &Place, checks_values: bool) {
+    for expression in term.items("matchExpressions") {
+        selector_operator(&expression, &["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]);
+        expression.named("key", names::qualified_name);
+        for value in expression.items("values").filter(|_| checks_values) {
+            value.named("", names::label_value);
         }
     }
-    let fields = path.field("matchFields");
-    for (index, requirement) in list(term, "matchFields").iter().enumerate() {
-        node_field_requirement(errors, requirement, &fields.index(index));
-    }
+    term.items("matchFields").for_each(|requirement| node_field_requirement(&requirement));
 }
 
-fn node_requirement(errors: &mut Vec<FieldError>, requirement: &Value, path: &Path) {
-    let (operator, count) = (string(requirement, "operator"), list(requirement, "values").len());
-    let values = path.field("values");
-    match operator {
-        "In" | "NotIn" if count == 0 => {
-            errors.push(FieldError::required(values, "must be specified when `operator` is 'In' or 'NotIn'"));
-        }
-        "Exists" | "DoesNotExist" if count > 0 => {
-            let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-            errors.push(FieldError::forbidden(values, detail));
-        }
-        "Gt" | "Lt" if count != 1 => {
-            errors.push(FieldError::required(values, "must be specified single value when `operator` is 'Lt' or 'Gt'"));
-        }
-        "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
-        _ => errors.push(FieldError::invalid(path.field("operator"), operator, "not a valid selector operator")),
-    }
-    let key = string(requirement, "key");
-    complain(errors, &path.field("key"), key, names::qualified_name(key));
-}
-
-fn node_field_requirement(errors: &mut Vec<FieldError>, requirement: &Value, path: &Path) {
-    let (operator, key) = (string(requirement, "operator"), string(requirement, "key"));
+fn node_field_requirement(requirement: &Place) {
+    let (operator, key) = (requirement.text("operator"), requirement.text("key"));
     if !matches!(operator, "In" | "NotIn") {
-        errors.push(FieldError::invalid(path.field("operator"), operator, "not a valid selector operator"));
-    } else if list(requirement, "values").len() != 1 {
+        requirement.invalid("operator", operator, "not a valid selector operator");
+    } else if requirement.list("values").len() != 1 {
         let detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
-        errors.push(FieldError::required(path.field("values"), detail));
+        requirement.required("values", detail);
     }
     if key != "metadata.name" {
-        errors.push(FieldError::invalid(path.field("key"), key, "not a valid field selector key"));
-        return;
+        return requirement.invalid("key", key, "not a valid field selector key");
     }
-    for (index, value) in list(requirement, "values").iter().filter_map(Value::as_str).enumerate() {
-        complain(errors, &path.field("values").index(index), value, names::dns_subdomain(value));
-    }
+    requirement.items("values").for_each(|value| value.named("", names::dns_subdomain));
 }
 
-fn pod_term(errors: &mut Vec<FieldError>, term: &Value, path: &Path) {
-    for key in ["labelSelector", "namespaceSelector"] {
-        label_selector(errors, &term[key], &path.field(key));
+fn pod_term(term: &Place) {
+    label_selector(&term.field("labelSelector"));
+    label_selector(&term.field("namespaceSelector"));
+    for namespace in term.texts("namespaces") {
+        term.complain("namespace", namespace, names::dns_label(namespace));
     }
-    for namespace in list(term, "namespaces").iter().filter_map(Value::as_str) {
-        complain(errors, &path.field("namespace"), namespace, names::dns_label(namespace));
-    }
-    match_label_keys(errors, term, path);
-    let topology = string(term, "topologyKey");
-    if topology.is_empty() {
-        errors.push(FieldError::required(path.field("topologyKey"), "can not be empty"));
-    }
-    complain(errors, &path.field("topologyKey"), topology, names::qualified_name(topology));
+    match_label_keys(term);
+    term.needs_because("topologyKey", "can not be empty");
+    term.named("topologyKey", names::qualified_name);
 }
 
 /// Keys whose values are copied from the pod into the selector; a key stands in one place only.
-fn match_label_keys(errors: &mut Vec<FieldError>, term: &Value, path: &Path) {
-    let selector = given(term, "labelSelector");
+fn match_label_keys(term: &Place) {
     for key in ["matchLabelKeys", "mismatchLabelKeys"] {
-        let at = path.field(key);
-        if !list(term, key).is_empty() && selector.is_none() {
-            errors.push(FieldError::forbidden(at, "must not be specified when labelSelector is not set"));
-            continue;
-        }
-        for (index, name) in list(term, key).iter().filter_map(Value::as_str).enumerate() {
-            complain(errors, &at.index(index), name, names::qualified_name(name));
+        if term.has("labelSelector") {
+            term.items(key).for_each(|name| name.named("", names::qualified_name));
+        } else {
+            let detail = "must not be specified when labelSelector is not set";
+            term.forbidden_if(!term.list(key).is_empty(), key, detail);
         }
     }
-    for (index, name) in list(term, "matchLabelKeys").iter().filter_map(Value::as_str).enumerate() {
+    let selector = term.field("labelSelector");
+    for (index, key) in term.items("matchLabelKeys").enumerate() {
+        let name = key.text("");
         // The merged selector holds each key once as an expression; any further mention is the user's own.
-        let expressions = selector.map_or(0, |selector| {
-            list(selector, "matchExpressions").iter().filter(|e| string(e, "key") == name).count()
-        });
-        let labels =
-            selector.map_or(0, |selector| entries(selector, "matchLabels").filter(|(key, _)| *key == name).count());
-        if expressions > 0 && expressions + labels > 1 {
-            let detail = "exists in both matchLabelKeys and labelSelector";
-            errors.push(FieldError::invalid(path.index(index), name, detail));
-        }
-        if list(term, "mismatchLabelKeys").iter().any(|other| other.as_str() == Some(name)) {
-            let detail = "exists in both matchLabelKeys and mismatchLabelKeys";
-            errors.push(FieldError::invalid(path.field("matchLabelKeys").index(index), name, detail));
-        }
+        let expressions = selector.items("matchExpressions").filter(|e| e.text("key") == name).count();
+        let labels = selector.entries("matchLabels").filter(|(key, _)| *key == name).count();
+        let is_mentioned = expressions > 0 && expressions + labels > 1;
+        // The reference leaves the name of the list out of this path.
+        let place = format!("[{index}]");
+        term.invalid_if(is_mentioned, &place, name, "exists in both matchLabelKeys and labelSelector");
+        let is_mismatch = term.texts("mismatchLabelKeys").any(|other| other == name);
+        key.wrong_if(is_mismatch, "", "exists in both matchLabelKeys and mismatchLabelKeys");
     }
 }
 
-pub(super) fn tolerations(errors: &mut Vec<FieldError>, tolerations: &[Value], path: &Path) {
-    for (index, toleration) in tolerations.iter().enumerate() {
-        self::toleration(errors, toleration, &path.index(index));
+pub(super) fn toleration(toleration: &Place) {
+    let [key, operator, value, effect] = ["key", "operator", "value", "effect"].map(|key| toleration.text(key));
+    if key.is_empty() && operator != "Exists" {
+        let detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+        toleration.invalid("operator", operator, detail);
     }
-}
-
-fn toleration(errors: &mut Vec<FieldError>, toleration: &Value, path: &Path) {
-    let key = string(toleration, "key");
-    let (operator, value, effect) =
-        (string(toleration, "operator"), string(toleration, "value"), string(toleration, "effect"));
-    if key.is_empty() {
-        if operator != "Exists" {
-            let detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
-            errors.push(FieldError::invalid(path.field("operator"), operator, detail));
-        }
-    } else {
-        complain(errors, &path.field("key"), key, names::qualified_name(key));
-    }
-    if given(toleration, "tolerationSeconds").is_some() && effect != "NoExecute" {
-        let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
-        errors.push(FieldError::invalid(path.field("effect"), effect, detail));
-    }
+    toleration.named_unless_empty("key", names::qualified_name);
+    let is_timed = toleration.has("tolerationSeconds") && effect != "NoExecute";
+    toleration.invalid_if(is_timed, "effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set");
     match operator {
         "" | "Equal" => {
             let complaints = names::label_value(value);
-            if !complaints.is_empty() {
-                errors.push(FieldError::invalid(path.field("operator"), value, &complaints.join(";")));
-            }
+            toleration.invalid_if(!complaints.is_empty(), "operator", value, &complaints.join(";"));
         }
-        "Exists" if !value.is_empty() => {
+        "Exists" => {
             let detail = "value must be empty when `operator` is 'Exists'";
-            errors.push(FieldError::invalid(path.field("operator"), value, detail));
+            toleration.invalid_if(!value.is_empty(), "operator", value, detail);
         }
-        "Exists" => {}
-        "Lt" | "Gt" => {
-            // Switched off in 1.35, yet named among the supported ones.
-            let supported = &["Equal", "Exists", "Lt", "Gt"];
-            errors.push(FieldError::not_supported(path.field("operator"), operator, supported));
-        }
-        _ => one_of(errors, toleration, path, "operator", &["Equal", "Exists"]),
+        // Switched off in 1.35, yet named among the supported ones.
+        "Lt" | "Gt" => toleration.not_supported("operator", operator, &["Equal", "Exists", "Lt", "Gt"]),
+        _ => toleration.not_supported("operator", operator, &["Equal", "Exists"]),
     }
     if !effect.is_empty() {
-        one_of(errors, toleration, path, "effect", &["NoSchedule", "PreferNoSchedule", "NoExecute"]);
+        toleration.one_of("effect", &["NoSchedule", "PreferNoSchedule", "NoExecute"]);
     }
 }
 
-pub(super) fn topology_spread(errors: &mut Vec<FieldError>, constraints: &[Value], path: &Path) {
-    let pair = |constraint: &Value| {
-        format!("{{{}, {}}}", string(constraint, "topologyKey"), string(constraint, "whenUnsatisfiable"))
-    };
-    for (index, constraint) in constraints.iter().enumerate() {
-        let path = path.index(index);
-        let skew = integer(constraint, "maxSkew").unwrap_or(0);
-        if skew <= 0 {
-            errors.push(FieldError::invalid(path.field("maxSkew"), skew, NOT_POSITIVE));
+pub(super) fn topology_spread(spec: &Place) {
+    let pair = |place: &Place| format!("{{{}, {}}}", place.text("topologyKey"), place.text("whenUnsatisfiable"));
+    for (index, constraint) in spec.items("topologySpreadConstraints").enumerate() {
+        let skew = constraint.integer("maxSkew").unwrap_or(0);
+        constraint.invalid_if(skew <= 0, "maxSkew", skew, NOT_POSITIVE);
+        constraint.needs_because("topologyKey", "can not be empty");
+        constraint.one_of("whenUnsatisfiable", &["DoNotSchedule", "ScheduleAnyway"]);
+        let mut later = spec.items("topologySpreadConstraints").skip(index + 1);
+        let own = pair(&constraint);
+        constraint.duplicate_if(later.any(|it| pair(&it) == own), "{topologyKey, whenUnsatisfiable}", own.as_str());
+        if let Some(domains) = constraint.integer("minDomains") {
+            let action = constraint.text("whenUnsatisfiable");
+            constraint.wrong_if(domains <= 0, "minDomains", NOT_POSITIVE);
+            let detail = format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}");
+            constraint.wrong_if(action != "DoNotSchedule", "minDomains", &detail);
         }
-        if string(constraint, "topologyKey").is_empty() {
-            errors.push(FieldError::required(path.field("topologyKey"), "can not be empty"));
-        }
-        one_of(errors, constraint, &path, "whenUnsatisfiable", &["DoNotSchedule", "ScheduleAnyway"]);
-        if constraints[index + 1..].iter().any(|other| pair(other) == pair(constraint)) {
-            errors.push(FieldError::duplicate(path.field("{topologyKey, whenUnsatisfiable}"), pair(constraint)));
-        }
-        minimum_domains(errors, constraint, &path);
         for key in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
-            optional_one_of(errors, constraint, &path, key, &["Honor", "Ignore"]);
+            constraint.one_of_if_given(key, &["Honor", "Ignore"]);
         }
-        match_label_keys(errors, constraint, &path);
-        label_selector(errors, &constraint["labelSelector"], &path.field("labelSelector"));
-    }
-}
-
-fn minimum_domains(errors: &mut Vec<FieldError>, constraint: &Value, path: &Path) {
-    let Some(domains) = integer(constraint, "minDomains") else { return };
-    let action = string(constraint, "whenUnsatisfiable");
-    if domains <= 0 {
-        errors.push(FieldError::invalid(path.field("minDomains"), domains, NOT_POSITIVE));
-    }
-    if action != "DoNotSchedule" {
-        let detail = format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}");
-        errors.push(FieldError::invalid(path.field("minDomains"), domains, &detail));
+        match_label_keys(&constraint);
+        label_selector(&constraint.field("labelSelector"));
     }
 }

@@ -1,333 +1,235 @@
 //! The containers of a pod: what all of them share, and what only regular, init or ephemeral ones may have.
 
-use super::path::Path;
+use super::compare::is_empty;
+use super::place::Place;
 use super::pod::Context;
 use super::pod_env::environment;
 use super::pod_probe::probes_and_hooks;
 use super::pod_resources::{Asker, resources};
 use super::pod_security::container_security;
-use super::pod_volumes::{descending, no_backsteps};
-use super::read::{complain, flag, given, integer, list, one_of, required, required_name, string};
-use crate::kube::field::FieldError;
 use crate::kube::names;
-use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// All three lists of containers in the spec at `path`.
-pub(super) fn containers(errors: &mut Vec<FieldError>, context: &Context, path: &Path) {
-    let regular = list(context.spec, "containers");
-    let at = path.field("containers");
-    if regular.is_empty() {
-        errors.push(FieldError::required(at, ""));
+/// Every container of a pod spec.
+pub(super) fn each_container<'b, 'v>(spec: &'b Place<'_, 'v>) -> impl Iterator<Item = Place<'b, 'v>> {
+    ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(move |key| spec.items(key))
+}
+
+/// All three lists of containers, in the order in which the reference looks at them.
+pub(super) fn ordered_containers(context: &Context) {
+    let spec = context.spec;
+    spec.needs(&["containers"]);
+    let (mut taken, mut host_ports) = (BTreeSet::new(), BTreeSet::new());
+    for container in spec.items("containers") {
+        common(&container, context, &mut taken);
+        probes_and_hooks(&container, context.grace);
+        restart_policy(&container);
+        host_port_conflicts(&container, &mut host_ports);
     }
-    let mut taken = BTreeSet::new();
-    let mut host_ports = BTreeSet::new();
-    for (index, container) in regular.iter().enumerate() {
-        let path = at.index(index);
-        common(errors, container, &path, context);
-        unique_name(errors, container, &path, &mut taken);
-        probes_and_hooks(errors, container, &path, context.grace);
-        restart_policy(errors, container, &path);
-        host_port_conflicts(errors, container, &path, &mut host_ports);
+    for container in spec.items("initContainers") {
+        common(&container, context, &mut taken);
+        init_container(&container, context);
     }
-    let at = path.field("initContainers");
-    for (index, container) in list(context.spec, "initContainers").iter().enumerate() {
-        init_container(errors, container, &at, (index, context), &mut taken);
-    }
-    let at = path.field("ephemeralContainers");
     let others = taken.clone();
-    for (index, container) in list(context.spec, "ephemeralContainers").iter().enumerate() {
-        let path = at.index(index);
-        common(errors, container, &path, context);
-        trimmed_image(errors, container, &path);
-        unique_name(errors, container, &path, &mut taken);
-        let target = string(container, "targetContainerName");
+    for container in spec.items("ephemeralContainers") {
+        common(&container, context, &mut taken);
+        trimmed_image(&container);
+        let target = container.text("targetContainerName");
         if !target.is_empty() && !others.contains(target) {
-            errors.push(FieldError::not_found(path.field("targetContainerName"), target));
+            container.not_found("targetContainerName", target);
         }
-        ephemeral_only(errors, container, &path);
+        ephemeral_only(&container);
     }
 }
 
-fn unique_name<'a>(errors: &mut Vec<FieldError>, container: &'a Value, path: &Path, taken: &mut BTreeSet<&'a str>) {
-    let name = string(container, "name");
-    if !taken.insert(name) {
-        errors.push(FieldError::duplicate(path.field("name"), name));
-    }
-}
-
-fn init_container<'a>(
-    errors: &mut Vec<FieldError>,
-    container: &'a Value,
-    list_path: &Path,
-    (index, context): (usize, &Context),
-    taken: &mut BTreeSet<&'a str>,
-) {
-    let path = list_path.index(index);
-    common(errors, container, &path, context);
-    let is_sidecar = string(container, "restartPolicy") == "Always";
-    if is_sidecar && !list(container, "restartPolicyRules").is_empty() {
+fn init_container(container: &Place, context: &Context) {
+    let is_sidecar = container.text("restartPolicy") == "Always";
+    if is_sidecar && !container.list("restartPolicyRules").is_empty() {
         let detail = "restartPolicyRules are not allowed for init containers with restart policy Always";
-        errors.push(FieldError::forbidden(path.field("restartPolicyRules"), detail));
+        container.forbidden("restartPolicyRules", detail);
     } else {
-        restart_policy(errors, container, &path);
+        restart_policy(container);
     }
-    unique_name(errors, container, &path, taken);
     // Init containers run one by one, so each is looked at alone; the reference then counts it as the first.
-    host_port_conflicts(errors, container, &list_path.index(0), &mut BTreeSet::new());
+    host_port_conflicts(&context.spec.stand_in("initContainers[0]", container.value), &mut BTreeSet::new());
     if is_sidecar {
-        probes_and_hooks(errors, container, &path, context.grace);
-        return;
+        return probes_and_hooks(container, context.grace);
     }
     for key in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
-        if given(container, key).is_some() {
-            let detail = "may not be set for init containers without restartPolicy=Always";
-            errors.push(FieldError::forbidden(path.field(key), detail));
-        }
+        let detail = "may not be set for init containers without restartPolicy=Always";
+        container.forbidden_if(container.has(key), key, detail);
     }
 }
 
-fn ephemeral_only(errors: &mut Vec<FieldError>, container: &Value, path: &Path) {
+fn ephemeral_only(container: &Place) {
     const DETAIL: &str = "cannot be set for an Ephemeral Container";
-    const REFUSED: &[&str] = &[
-        "ports",
-        "resources",
-        "livenessProbe",
-        "readinessProbe",
-        "startupProbe",
-        "lifecycle",
-        "resizePolicy",
-        "restartPolicy",
-        "restartPolicyRules",
-    ];
-    let is_set = |value: &&Value| match value {
-        Value::Object(map) => !map.is_empty(),
-        Value::Array(items) => !items.is_empty(),
-        other => !other.is_null(),
-    };
-    for key in REFUSED {
-        if given(container, key).filter(is_set).is_some() {
-            errors.push(FieldError::forbidden(path.field(key), DETAIL));
-        }
+    const PROBES: [&str; 4] = ["livenessProbe", "readinessProbe", "startupProbe", "lifecycle"];
+    const OTHERS: [&str; 5] = ["ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules"];
+    for key in PROBES.into_iter().chain(OTHERS) {
+        let value = container.get(key);
+        container.forbidden_if(value.is_string() || !is_empty(value), key, DETAIL);
     }
-    let mounts = path.field("volumeMounts");
-    for (index, mount) in list(container, "volumeMounts").iter().enumerate() {
+    for mount in container.items("volumeMounts") {
         for key in ["subPath", "subPathExpr"] {
-            if !string(mount, key).is_empty() {
-                errors.push(FieldError::forbidden(mounts.index(index).field(key), DETAIL));
-            }
+            mount.forbidden_if(!mount.text(key).is_empty(), key, DETAIL);
         }
     }
 }
 
 /// What holds for every container.
-fn common(errors: &mut Vec<FieldError>, container: &Value, path: &Path, context: &Context) {
-    required_name(errors, &container["name"], &path.field("name"), names::dns_label);
-    required(errors, container, path, &["image"]);
-    enumerated(errors, container, path, "terminationMessagePolicy", &["File", "FallbackToLogsOnError"]);
-    ports(errors, list(container, "ports"), &path.field("ports"));
-    environment(errors, container, path);
-    mounts(errors, container, &path.field("volumeMounts"), context);
-    devices(errors, container, &path.field("volumeDevices"), context);
-    pull_policy(errors, container, path, "imagePullPolicy");
-    resources(errors, &container["resources"], &path.field("resources"), Asker::Container, &context.claims);
-    resize_policy(errors, list(container, "resizePolicy"), &path.field("resizePolicy"), context);
-    container_security(errors, &container["securityContext"], &path.field("securityContext"), context.has_host_users);
+fn common<'v>(container: &Place<'_, 'v>, context: &Context, taken: &mut BTreeSet<&'v str>) {
+    container.needs_name("name", names::dns_label);
+    container.duplicate_if(!taken.insert(container.text("name")), "name", container.text("name"));
+    container.needs(&["image"]);
+    container.needs_one_of("terminationMessagePolicy", &["File", "FallbackToLogsOnError"]);
+    pull_policy(container, "imagePullPolicy");
+    ports(container);
+    environment(container);
+    container.items("volumeMounts").for_each(|mount| mount_target(&mount, container, context));
+    mounts(container);
+    devices(container, context);
+    resources(&container.field("resources"), Asker::Container, &context.claims);
+    resize_policy(container, context);
+    container_security(&container.field("securityContext"), context.spec.get("hostUsers") != false);
 }
 
-/// A field that must be given and be one of `supported`.
-pub(super) fn enumerated(errors: &mut Vec<FieldError>, object: &Value, path: &Path, key: &str, supported: &[&str]) {
-    if string(object, key).is_empty() {
-        errors.push(FieldError::required(path.field(key), ""));
-    } else {
-        one_of(errors, object, path, key, supported);
-    }
-}
-
-pub(super) fn pull_policy(errors: &mut Vec<FieldError>, object: &Value, path: &Path, key: &str) {
-    enumerated(errors, object, path, key, &["Always", "IfNotPresent", "Never"]);
+pub(super) fn pull_policy(holder: &Place, key: &str) {
+    holder.needs_one_of(key, &["Always", "IfNotPresent", "Never"]);
 }
 
 /// Pods, but not templates, refuse blanks around the image.
-pub(super) fn trimmed_image(errors: &mut Vec<FieldError>, container: &Value, path: &Path) {
-    let image = string(container, "image");
-    if image.trim().len() != image.len() {
-        errors.push(FieldError::invalid(path.field("image"), image, "must not have leading or trailing whitespace"));
-    }
+pub(super) fn trimmed_image(container: &Place) {
+    let image = container.text("image");
+    container.wrong_if(image.trim() != image, "image", "must not have leading or trailing whitespace");
 }
 
-fn ports(errors: &mut Vec<FieldError>, ports: &[Value], path: &Path) {
+fn ports(container: &Place) {
     let mut taken = BTreeSet::new();
-    for (index, port) in ports.iter().enumerate() {
-        let path = path.index(index);
-        let name = string(port, "name");
-        if !name.is_empty() {
-            let complaints = names::port_name(name);
-            if complaints.is_empty() && !taken.insert(name) {
-                errors.push(FieldError::duplicate(path.field("name"), name));
-            }
-            complain(errors, &path.field("name"), name, complaints);
+    for port in container.items("ports") {
+        let name = port.text("name");
+        let is_good = !name.is_empty() && names::port_name(name).is_empty();
+        port.duplicate_if(is_good && !taken.insert(name), "name", name);
+        port.named_unless_empty("name", names::port_name);
+        match port.integer("containerPort").unwrap_or(0) {
+            0 => port.required("containerPort", ""),
+            _ => port.port_number("containerPort"),
         }
-        match integer(port, "containerPort").unwrap_or(0) {
-            0 => errors.push(FieldError::required(path.field("containerPort"), "")),
-            number => complain(errors, &path.field("containerPort"), number, names::port_number(number)),
+        if port.integer("hostPort").unwrap_or(0) != 0 {
+            port.port_number("hostPort");
         }
-        if let Some(number) = integer(port, "hostPort").filter(|number| *number != 0) {
-            complain(errors, &path.field("hostPort"), number, names::port_number(number));
-        }
-        enumerated(errors, port, &path, "protocol", &["SCTP", "TCP", "UDP"]);
+        port.needs_one_of("protocol", &["SCTP", "TCP", "UDP"]);
     }
 }
 
-fn host_port_conflicts(errors: &mut Vec<FieldError>, container: &Value, path: &Path, taken: &mut BTreeSet<String>) {
-    let path = path.field("ports");
-    for (index, port) in list(container, "ports").iter().enumerate() {
-        let Some(number) = integer(port, "hostPort").filter(|number| *number != 0) else { continue };
-        let key = format!("{}/{}/{number}", string(port, "protocol"), string(port, "hostIP"));
-        if taken.contains(&key) {
-            errors.push(FieldError::duplicate(path.index(index).field("hostPort"), key));
-        } else {
-            taken.insert(key);
-        }
+fn host_port_conflicts(container: &Place, taken: &mut BTreeSet<String>) {
+    for port in container.items("ports") {
+        let Some(number) = port.integer("hostPort").filter(|number| *number != 0) else { continue };
+        let key = format!("{}/{}/{number}", port.text("protocol"), port.text("hostIP"));
+        port.duplicate_if(taken.contains(&key), "hostPort", key.as_str());
+        taken.insert(key);
     }
 }
 
-fn mounts(errors: &mut Vec<FieldError>, container: &Value, path: &Path, context: &Context) {
-    let devices = list(container, "volumeDevices");
+/// The volume and the path of one mount.
+fn mount_target(mount: &Place, container: &Place, context: &Context) {
+    mount.needs(&["name", "mountPath"]);
+    let (name, target) = (mount.text("name"), mount.text("mountPath"));
+    if !context.volumes.contains_key(name) {
+        mount.not_found("name", name);
+    }
+    let has_device = |key: &str, text: &str| container.items("volumeDevices").any(|device| device.text(key) == text);
+    mount.invalid_if(has_device("name", name), "name", name, "must not already exist in volumeDevices");
+    let detail = "must not already exist as a path in volumeDevices";
+    mount.invalid_if(has_device("devicePath", target), "mountPath", target, detail);
+    let has_both = !mount.text("subPath").is_empty() && !mount.text("subPathExpr").is_empty();
+    mount.wrong_if(has_both, "subPathExpr", "subPathExpr and subPath are mutually exclusive");
+}
+
+fn mounts(container: &Place) {
     let mut taken = BTreeSet::new();
-    for (index, mount) in list(container, "volumeMounts").iter().enumerate() {
-        let at = path.index(index);
-        required(errors, mount, &at, &["name", "mountPath"]);
-        let (name, target) = (string(mount, "name"), string(mount, "mountPath"));
-        if !context.volumes.contains_key(name) {
-            errors.push(FieldError::not_found(at.field("name"), name));
-        }
-        if !taken.insert(target) {
-            errors.push(FieldError::invalid(at.field("mountPath"), target, "must be unique"));
-        }
-        if devices.iter().any(|device| string(device, "name") == name) {
-            errors.push(FieldError::invalid(at.field("name"), name, "must not already exist in volumeDevices"));
-        }
-        if devices.iter().any(|device| string(device, "devicePath") == target) {
-            let detail = "must not already exist as a path in volumeDevices";
-            errors.push(FieldError::invalid(at.field("mountPath"), target, detail));
-        }
+    for mount in container.items("volumeMounts") {
+        let target = mount.text("mountPath");
+        mount.invalid_if(!taken.insert(target), "mountPath", target, "must be unique");
         // The reference leaves the index out of the paths of the remaining fields.
-        mount_options(errors, container, mount, path);
-        if !string(mount, "subPath").is_empty() && !string(mount, "subPathExpr").is_empty() {
-            let detail = "subPathExpr and subPath are mutually exclusive";
-            errors.push(FieldError::invalid(at.field("subPathExpr"), string(mount, "subPathExpr"), detail));
+        let mount = container.stand_in("volumeMounts", mount.value);
+        mount.descending("subPath");
+        mount.descending("subPathExpr");
+        mount.one_of_if_given("mountPropagation", &["Bidirectional", "HostToContainer", "None"]);
+        let propagation = mount.text("mountPropagation");
+        let is_bold = propagation == "Bidirectional" && !container.flag("securityContext.privileged");
+        let detail = "Bidirectional mount propagation is available only to privileged containers";
+        mount.forbidden_if(is_bold, "mountPropagation", detail);
+        mount.one_of_if_given("recursiveReadOnly", &["Disabled", "Enabled", "IfPossible"]);
+        if matches!(mount.text("recursiveReadOnly"), "Enabled" | "IfPossible") {
+            let detail = "may only be specified when readOnly is true";
+            mount.forbidden_if(!mount.flag("readOnly"), "recursiveReadOnly", detail);
+            let detail = "may only be specified when mountPropagation is None or not specified";
+            mount.forbidden_if(!matches!(propagation, "" | "None"), "recursiveReadOnly", detail);
         }
     }
 }
 
-fn mount_options(errors: &mut Vec<FieldError>, container: &Value, mount: &Value, path: &Path) {
-    descending(errors, mount, path, "subPath");
-    descending(errors, mount, path, "subPathExpr");
-    let propagation = string(mount, "mountPropagation");
-    if given(mount, "mountPropagation").is_some() {
-        one_of(errors, mount, path, "mountPropagation", &["Bidirectional", "HostToContainer", "None"]);
-        if propagation == "Bidirectional" && !flag(&container["securityContext"], "privileged") {
-            let detail = "Bidirectional mount propagation is available only to privileged containers";
-            errors.push(FieldError::forbidden(path.field("mountPropagation"), detail));
-        }
-    }
-    match given(mount, "recursiveReadOnly").and_then(Value::as_str) {
-        None | Some("Disabled") => {}
-        Some("Enabled" | "IfPossible") => {
-            let at = path.field("recursiveReadOnly");
-            if !flag(mount, "readOnly") {
-                errors.push(FieldError::forbidden(at, "may only be specified when readOnly is true"));
-            }
-            if !matches!(propagation, "" | "None") {
-                let detail = "may only be specified when mountPropagation is None or not specified";
-                errors.push(FieldError::forbidden(at, detail));
-            }
-        }
-        Some(_) => one_of(errors, mount, path, "recursiveReadOnly", &["Disabled", "Enabled", "IfPossible"]),
-    }
-}
-
-fn devices(errors: &mut Vec<FieldError>, container: &Value, path: &Path, context: &Context) {
-    let mounts = list(container, "volumeMounts");
+fn devices(container: &Place, context: &Context) {
+    let has_mount = |key: &str, text: &str| container.items("volumeMounts").any(|mount| mount.text(key) == text);
     let (mut names_taken, mut paths_taken) = (BTreeSet::new(), BTreeSet::new());
-    for (index, device) in list(container, "volumeDevices").iter().enumerate() {
-        let at = path.index(index);
-        let (name_at, path_at) = (at.field("name"), at.field("devicePath"));
-        let (name, target) = (string(device, "name"), string(device, "devicePath"));
-        required(errors, device, &at, &["name", "devicePath"]);
-        if !name.is_empty() && !names_taken.insert(name) {
-            errors.push(FieldError::invalid(name_at, name, "must be unique"));
-        }
+    for device in container.items("volumeDevices") {
+        let (name, target) = (device.text("name"), device.text("devicePath"));
+        device.needs(&["name", "devicePath"]);
+        device.wrong_if(!name.is_empty() && !names_taken.insert(name), "name", "must be unique");
         match context.volumes.get(name) {
-            None => errors.push(FieldError::not_found(name_at, name)),
-            Some(volume) if given(volume, "persistentVolumeClaim").or(given(volume, "ephemeral")).is_none() => {
+            None => device.not_found("name", name),
+            Some(volume) => {
+                let is_claimed = ["persistentVolumeClaim", "ephemeral"].iter().any(|key| !volume[key].is_null());
                 let detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
-                errors.push(FieldError::invalid(name_at, name, detail));
+                device.invalid_if(!is_claimed, "name", name, detail);
             }
-            Some(_) => {}
         }
-        let mut climbs = Vec::new();
-        no_backsteps(&mut climbs, target, &path_at);
-        if !climbs.is_empty() {
-            errors.push(FieldError::invalid(path_at, target, "can not contain backsteps ('..')"));
-        } else if !paths_taken.insert(target) {
-            errors.push(FieldError::invalid(path_at, target, "must be unique"));
+        if target.split('/').any(|part| part == "..") {
+            device.wrong("devicePath", "can not contain backsteps ('..')");
+        } else {
+            device.invalid_if(!paths_taken.insert(target), "devicePath", target, "must be unique");
         }
-        if mounts.iter().any(|mount| string(mount, "name") == name) {
-            errors.push(FieldError::invalid(name_at, name, "must not already exist in volumeMounts"));
-        }
-        if mounts.iter().any(|mount| string(mount, "mountPath") == target) {
-            errors.push(FieldError::invalid(path_at, target, "must not already exist as a path in volumeMounts"));
-        }
+        device.invalid_if(has_mount("name", name), "name", name, "must not already exist in volumeMounts");
+        let detail = "must not already exist as a path in volumeMounts";
+        device.invalid_if(has_mount("mountPath", target), "devicePath", target, detail);
     }
 }
 
-fn resize_policy(errors: &mut Vec<FieldError>, policies: &[Value], path: &Path, context: &Context) {
+fn resize_policy(container: &Place, context: &Context) {
+    const KEY: &str = "resizePolicy";
     let mut taken = BTreeSet::new();
-    for (index, policy) in policies.iter().enumerate() {
-        let (resource, restart) = (string(policy, "resourceName"), string(policy, "restartPolicy"));
-        if !taken.insert(resource) {
-            errors.push(FieldError::duplicate(path.index(index), resource));
-        }
-        for (value, supported) in [(resource, ["cpu", "memory"]), (restart, ["NotRequired", "RestartContainer"])] {
-            if value.is_empty() {
-                errors.push(FieldError::required(path, ""));
-            } else if !supported.contains(&value) {
-                errors.push(FieldError::not_supported(path, value, &supported));
+    for policy in container.items(KEY) {
+        let (resource, restart) = (policy.text("resourceName"), policy.text("restartPolicy"));
+        policy.duplicate_if(!taken.insert(resource), "", resource);
+        // The reference leaves the index out of the paths of the remaining problems.
+        for (word, supported) in [(resource, ["cpu", "memory"]), (restart, ["NotRequired", "RestartContainer"])] {
+            if word.is_empty() {
+                container.required(KEY, "");
+            } else if !supported.contains(&word) {
+                container.not_supported(KEY, word, &supported);
             }
         }
-        if string(context.spec, "restartPolicy") == "Never" && restart != "NotRequired" {
-            errors.push(FieldError::invalid(path, restart, "must be 'NotRequired' when `restartPolicy` is 'Never'"));
-        }
+        let is_futile = context.spec.text("restartPolicy") == "Never" && restart != "NotRequired";
+        container.invalid_if(is_futile, KEY, restart, "must be 'NotRequired' when `restartPolicy` is 'Never'");
     }
 }
 
-fn restart_policy(errors: &mut Vec<FieldError>, container: &Value, path: &Path) {
+fn restart_policy(container: &Place) {
     const RULES_MAX: usize = 20;
     const CODES_MAX: usize = 255;
-    let rules = list(container, "restartPolicyRules");
-    if given(container, "restartPolicy").is_some() {
-        one_of(errors, container, path, "restartPolicy", &["Always", "Never", "OnFailure"]);
-    } else if !rules.is_empty() {
-        let detail = "must specify restartPolicy when restart rules are used";
-        errors.push(FieldError::required(path.field("restartPolicy"), detail));
+    let rules = container.list("restartPolicyRules").len();
+    container.one_of_if_given("restartPolicy", &["Always", "Never", "OnFailure"]);
+    if !container.has("restartPolicy") && rules > 0 {
+        container.required("restartPolicy", "must specify restartPolicy when restart rules are used");
     }
-    let at = path.field("restartPolicyRules");
-    if rules.len() > RULES_MAX {
-        errors.push(FieldError::too_long(at, RULES_MAX));
-    }
-    for (index, rule) in rules.iter().enumerate() {
-        let path = at.index(index);
-        one_of(errors, rule, &path, "action", &["Restart"]);
-        let codes_at = path.field("exitCodes");
-        let Some(codes) = given(rule, "exitCodes") else {
-            errors.push(FieldError::required(codes_at, "must be specified"));
+    container.too_long_if(rules > RULES_MAX, "restartPolicyRules", RULES_MAX);
+    for rule in container.items("restartPolicyRules") {
+        rule.one_of("action", &["Restart"]);
+        let Some(codes) = rule.given("exitCodes") else {
+            rule.required("exitCodes", "must be specified");
             continue;
         };
-        one_of(errors, codes, &codes_at, "operator", &["In", "NotIn"]);
-        if list(codes, "values").len() > CODES_MAX {
-            errors.push(FieldError::too_long(codes_at.field("values"), CODES_MAX));
-        }
+        codes.one_of("operator", &["In", "NotIn"]);
+        codes.too_long_if(codes.list("values").len() > CODES_MAX, "values", CODES_MAX);
     }
 }

@@ -1,77 +1,70 @@
 //! Environment variables of a container, and the references to pod fields that volumes use as well.
 
-use super::path::Path;
-use super::read::{complain, given, list, quantity, required_name, string};
-use crate::kube::field::FieldError;
+use super::metadata::NameRule;
+use super::place::{Place, quantity};
 use crate::kube::names;
-use serde_json::Value;
 
 /// Pod fields that an environment variable may show.
 const ENVIRONMENT_FIELDS: &[&str] = &[
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.uid",
-    "spec.nodeName",
-    "spec.serviceAccountName",
-    "status.hostIP",
-    "status.hostIPs",
-    "status.podIP",
-    "status.podIPs",
+    "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP",
+    "status.hostIPs", "status.podIP", "status.podIPs",
 ];
 
 /// Pod fields that a file in a volume may show.
 pub(super) const VOLUME_FIELDS: &[&str] =
     &["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
 
-/// Every pod field that has a label in v1; those in neither list above are refused in a second step.
+/// Further pod fields that have a label in v1; they are refused in a second step.
 const KNOWN_FIELDS: &[&str] = &[
-    "metadata.annotations",
-    "metadata.labels",
-    "spec.restartPolicy",
-    "spec.schedulerName",
-    "status.phase",
-    "spec.host",
+    "metadata.annotations", "metadata.labels", "spec.restartPolicy", "spec.schedulerName", "status.phase", "spec.host",
 ];
 
 const RESOURCES: &[&str] = &[
-    "limits.cpu",
-    "limits.ephemeral-storage",
-    "limits.memory",
-    "requests.cpu",
-    "requests.ephemeral-storage",
+    "limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage",
     "requests.memory",
 ];
 
-/// The variables of a container at `path`.
-pub(super) fn environment(errors: &mut Vec<FieldError>, container: &Value, path: &Path) {
-    let variables = path.field("env");
-    for (index, variable) in list(container, "env").iter().enumerate() {
-        let path = variables.index(index);
-        required_name(errors, &variable["name"], &path.field("name"), names::environment_name);
-        if let Some(from) = given(variable, "valueFrom") {
-            value_from(errors, from, &path.field("valueFrom"), !string(variable, "value").is_empty());
+const TOO_MANY: &str = "may not have more than one field specified at a time";
+
+pub(super) fn environment(container: &Place) {
+    for variable in container.items("env") {
+        variable.needs_name("name", names::environment_name);
+        if let Some(from) = variable.given("valueFrom") {
+            value_from(&from, !variable.text("value").is_empty());
         }
     }
-    let sources = path.field("envFrom");
-    for (index, source) in list(container, "envFrom").iter().enumerate() {
-        environment_from(errors, source, &sources, index);
+    for source in container.items("envFrom") {
+        source.named_unless_empty("prefix", names::environment_name);
+        let references = ["configMapRef", "secretRef"];
+        for reference in references.iter().filter_map(|key| source.given(key)) {
+            reference.needs_name("name", |name| NameRule::Subdomain.check(name, true));
+        }
+        // The reference reports these at the list, without the index.
+        match references.iter().filter(|key| source.has(key)).count() {
+            0 => container.invalid("envFrom", "", "must specify one of: `configMapRef` or `secretRef`"),
+            1 => {}
+            _ => container.invalid("envFrom", "", TOO_MANY),
+        }
     }
 }
 
-fn value_from(errors: &mut Vec<FieldError>, from: &Value, path: &Path, has_value: bool) {
+fn value_from(from: &Place, has_value: bool) {
     let mut sources = 0;
     for key in ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"] {
-        let Some(source) = given(from, key) else { continue };
+        let Some(source) = from.given(key) else { continue };
         sources += 1;
-        let path = path.field(key);
         match key {
-            "fieldRef" => field_selector(errors, source, &path, ENVIRONMENT_FIELDS),
-            "resourceFieldRef" => resource_selector(errors, source, &path, false),
-            "fileKeyRef" => file_key(errors, source, &path),
+            "fieldRef" => field_selector(&source, ENVIRONMENT_FIELDS),
+            "resourceFieldRef" => resource_selector(&source, false),
+            "fileKeyRef" => {
+                source.needs_name("key", names::environment_name);
+                source.needs_name("volumeName", names::dns_label);
+                source.needs(&["path"]);
+                source.no_backsteps("path");
+            }
             _ => {
-                let name = string(source, "name");
-                complain(errors, &path.field("name"), name, names::dns_subdomain(name));
-                required_name(errors, &source["key"], &path.field("key"), names::config_map_key);
+                source.named("name", names::dns_subdomain);
+                source.needs_name("key", names::config_map_key);
             }
         }
     }
@@ -81,67 +74,34 @@ fn value_from(errors: &mut Vec<FieldError>, from: &Value, path: &Path, has_value
         }
         (_, true) => "may not be specified when `value` is not empty",
         (1, false) => return,
-        (_, false) => "may not have more than one field specified at a time",
+        (_, false) => TOO_MANY,
     };
-    errors.push(FieldError::invalid(path, "", problem));
-}
-
-fn environment_from(errors: &mut Vec<FieldError>, source: &Value, path: &Path, index: usize) {
-    let at = path.index(index);
-    let prefix = string(source, "prefix");
-    if !prefix.is_empty() {
-        complain(errors, &at.field("prefix"), prefix, names::environment_name(prefix));
-    }
-    let mut sources = 0;
-    for key in ["configMapRef", "secretRef"] {
-        let Some(reference) = given(source, key) else { continue };
-        sources += 1;
-        required_name(errors, &reference["name"], &at.field(key).field("name"), |name| {
-            super::metadata::NameRule::Subdomain.check(name, true)
-        });
-    }
-    // The reference reports these at the list, without the index.
-    match sources {
-        0 => errors.push(FieldError::invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")),
-        1 => {}
-        _ => errors.push(FieldError::invalid(path, "", "may not have more than one field specified at a time")),
-    }
-}
-
-fn file_key(errors: &mut Vec<FieldError>, source: &Value, path: &Path) {
-    required_name(errors, &source["key"], &path.field("key"), names::environment_name);
-    required_name(errors, &source["volumeName"], &path.field("volumeName"), names::dns_label);
-    required_name(errors, &source["path"], &path.field("path"), |_| Vec::new());
-    super::pod_volumes::no_backsteps(errors, string(source, "path"), &path.field("path"));
+    from.invalid("", "", problem);
 }
 
 /// A reference to a field of the pod; only labels and annotations can be picked apart by key.
-pub(super) fn field_selector(errors: &mut Vec<FieldError>, selector: &Value, path: &Path, supported: &[&str]) {
-    let (version, field) = (string(selector, "apiVersion"), string(selector, "fieldPath"));
+pub(super) fn field_selector(selector: &Place, supported: &[&str]) {
+    let (version, field) = (selector.text("apiVersion"), selector.text("fieldPath"));
     for (key, value) in [("apiVersion", version), ("fieldPath", field)] {
         if value.is_empty() {
-            errors.push(FieldError::required(path.field(key), ""));
-            return;
+            return selector.required(key, "");
         }
     }
-    let at = path.field("fieldPath");
-    let mut refuse = |why: String| {
-        errors.push(FieldError::invalid(at, field, &format!("error converting fieldPath: {why}")));
-    };
+    let refuse = |why: &str| selector.wrong("fieldPath", &format!("error converting fieldPath: {why}"));
     if version != "v1" {
-        return refuse(format!("unsupported pod version: {version}"));
+        return refuse(&format!("unsupported pod version: {version}"));
     }
     match subscript(field) {
         Some(("metadata.annotations", key)) => {
-            complain(errors, path, key.to_lowercase(), names::qualified_name(&key.to_lowercase()))
+            selector.complain("", key.to_lowercase(), names::qualified_name(&key.to_lowercase()))
         }
-        Some(("metadata.labels", key)) => complain(errors, path, key, names::qualified_name(key)),
-        Some(_) => refuse(format!("field label does not support subscript: {field}")),
+        Some(("metadata.labels", key)) => selector.complain("", key, names::qualified_name(key)),
+        Some(_) => refuse(&format!("field label does not support subscript: {field}")),
         None if supported.contains(&field) => {}
         None if ENVIRONMENT_FIELDS.contains(&field) || KNOWN_FIELDS.contains(&field) => {
-            errors.push(FieldError::not_supported(at, field, supported));
+            selector.not_supported("fieldPath", field, supported);
         }
-        None => refuse(format!("field label not supported: {field}")),
+        None => refuse(&format!("field label not supported: {field}")),
     }
 }
 
@@ -152,35 +112,28 @@ fn subscript(field: &str) -> Option<(&str, &str)> {
 }
 
 /// A reference to a resource of a container; volumes must name the container.
-pub(super) fn resource_selector(errors: &mut Vec<FieldError>, selector: &Value, path: &Path, in_volume: bool) {
-    let resource = string(selector, "resource");
-    let is_huge = resource.starts_with("limits.hugepages-") || resource.starts_with("requests.hugepages-");
-    if in_volume && string(selector, "containerName").is_empty() {
-        errors.push(FieldError::required(path.field("containerName"), ""));
-    } else if resource.is_empty() {
-        errors.push(FieldError::required(path.field("resource"), ""));
-    } else if !is_huge && !RESOURCES.contains(&resource) {
-        errors.push(FieldError::not_supported(path.field("resource"), resource, RESOURCES));
-    }
-    divisor(errors, selector, path, resource);
-}
-
-fn divisor(errors: &mut Vec<FieldError>, selector: &Value, path: &Path, resource: &str) {
+pub(super) fn resource_selector(selector: &Place, in_volume: bool) {
     const SIZES: &str = "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei";
-    if quantity(&selector["divisor"]).is_none_or(|divisor| divisor.is_zero()) {
+    let (resource, divisor) = (selector.text("resource"), selector.text("divisor"));
+    let is_huge = resource.starts_with("limits.hugepages-") || resource.starts_with("requests.hugepages-");
+    if in_volume && selector.text("containerName").is_empty() {
+        selector.required("containerName", "");
+    } else if resource.is_empty() {
+        selector.required("resource", "");
+    } else if !is_huge {
+        selector.one_of("resource", RESOURCES);
+    }
+    if quantity(selector.get("divisor")).is_none_or(|divisor| divisor.is_zero()) {
         return;
     }
-    let (values, resource_name) = match resource.split_once('.').map_or("", |(_, name)| name) {
-        "cpu" => ("1m, 1", "cpu"),
-        "memory" => (SIZES, "memory"),
-        "ephemeral-storage" => (SIZES, "local ephemeral storage"),
-        name if name.starts_with("hugepages-") => (SIZES, "hugepages"),
+    let (values, listed, name) = match resource.split_once('.').map_or("", |(_, name)| name) {
+        "cpu" => ("1m, 1", "1m and 1", "cpu"),
+        "memory" => (SIZES, SIZES, "memory"),
+        "ephemeral-storage" => (SIZES, SIZES, "local ephemeral storage"),
+        name if name.starts_with("hugepages-") => (SIZES, SIZES, "hugepages"),
         _ => return,
     };
-    let divisor = string(selector, "divisor");
-    if !values.split(", ").any(|value| value == divisor) {
-        let listed = if resource_name == "cpu" { "1m and 1" } else { values };
-        let detail = format!("only divisor's values {listed} are supported with the {resource_name} resource");
-        errors.push(FieldError::invalid(path.field("divisor"), resource, &detail));
-    }
+    let is_known = values.split(", ").any(|value| value == divisor);
+    let detail = format!("only divisor's values {listed} are supported with the {name} resource");
+    selector.invalid_if(!is_known, "divisor", resource, &detail);
 }

@@ -429,8 +429,8 @@ fn ephemeral_containers_come_later() {
 fn templates_are_checked_where_they_stand() {
     let mut template = json!({"metadata": {"labels": {"a": "-"}}, "spec": {"containers": [{"name": "c", "image": " a"}, {"name": "d"}]}});
     defaults::pod::pod_template(&mut template);
-    let path = validate::path::Path::new("spec.template");
-    let texts: Vec<String> = validate::pod::pod_template(&template, &path).iter().map(ToString::to_string).collect();
+    let found = validate::problems(&template, "spec.template", validate::pod::pod_template);
+    let texts: Vec<String> = found.iter().map(ToString::to_string).collect();
     assert_eq!(texts.len(), 2, "{texts:?}");
     assert!(texts[0].starts_with("spec.template.labels: Invalid value: \"-\": a valid label must be"));
     assert_eq!(texts[1], "spec.template.spec.containers[1].image: Required value");
@@ -502,52 +502,12 @@ fn other_fields_of_a_pod_are_fixed() {
 /// Any JSON made of words that pods use, in places where they need not make sense.
 fn any_json() -> impl Strategy<Value = Value> {
     const WORDS: &[&str] = &[
-        "containers",
-        "initContainers",
-        "ephemeralContainers",
-        "name",
-        "image",
-        "volumes",
-        "volumeMounts",
-        "mountPath",
-        "secret",
-        "projected",
-        "sources",
-        "resources",
-        "limits",
-        "requests",
-        "cpu",
-        "nvidia.com/gpu",
-        "env",
-        "valueFrom",
-        "fieldRef",
-        "fieldPath",
-        "ports",
-        "hostPort",
-        "containerPort",
-        "affinity",
-        "nodeAffinity",
-        "podAffinity",
-        "tolerations",
-        "key",
-        "operator",
-        "Exists",
-        "securityContext",
-        "runAsUser",
-        "livenessProbe",
-        "httpGet",
-        "lifecycle",
-        "preStop",
-        "sleep",
-        "ephemeral",
-        "volumeClaimTemplate",
-        "schedulingGates",
-        "nodeSelector",
-        "hostNetwork",
-        "restartPolicy",
-        "Always",
-        "1Gi",
-        "",
+        "containers", "initContainers", "ephemeralContainers", "name", "image", "volumes", "volumeMounts", "mountPath",
+        "secret", "projected", "sources", "resources", "limits", "requests", "cpu", "nvidia.com/gpu", "env",
+        "valueFrom", "fieldRef", "fieldPath", "ports", "hostPort", "containerPort", "affinity", "nodeAffinity",
+        "podAffinity", "tolerations", "key", "operator", "Exists", "securityContext", "runAsUser", "livenessProbe",
+        "httpGet", "lifecycle", "preStop", "sleep", "ephemeral", "volumeClaimTemplate", "schedulingGates",
+        "nodeSelector", "hostNetwork", "restartPolicy", "Always", "1Gi", "",
     ];
     let word = prop::sample::select(WORDS);
     let leaf = prop_oneof![

@@ -1,115 +1,92 @@
 //! Update strategies: types, and numbers that are a count or a percentage.
 
-use super::rows::{join, not_negative, set_at};
-use crate::kube::field::{FieldError, Problem};
-use crate::kube::{names, text};
+use super::place::Place;
+use crate::kube::field::Problem;
+use crate::kube::names;
 use serde_json::{Value, json};
 
 /// A count, or a percentage of at most 100 where `limited`; an absent value has no problems.
-pub fn check_count_or_percent(value: &Value, path: &str, name: &str, limited: bool) -> Vec<FieldError> {
-    let place = join(path, name);
-    let Some(present) = set_at(value, name) else { return Vec::new() };
-    let Some(percent) = present.as_str() else { return not_negative(value, path, name).into_iter().collect() };
-    let mut errors: Vec<FieldError> =
-        names::percent(percent).iter().map(|why| FieldError::invalid(place.as_str(), percent, why)).collect();
-    if limited && errors.is_empty() && amount(Some(present)) > 100 {
-        errors.push(FieldError::invalid(place, percent, "must not be greater than 100%"));
+pub(super) fn count_or_percent(holder: &Place, key: &str, limited: bool) {
+    if !holder.get(key).is_string() {
+        return holder.not_negative(&[key]);
     }
-    errors
+    holder.named(key, names::percent);
+    let is_percent = names::percent(holder.text(key)).is_empty();
+    let is_beyond = limited && is_percent && amount(holder.get(key)) > 100;
+    holder.wrong_if(is_beyond, key, "must not be greater than 100%");
 }
 
 /// The number in a count or a percentage; what cannot be read counts as nothing.
-fn amount(value: Option<&Value>) -> i64 {
+fn amount(value: &Value) -> i64 {
     match value {
-        Some(Value::String(text)) => text.strip_suffix('%').unwrap_or(text).parse().unwrap_or(0),
-        Some(value) => value.as_i64().unwrap_or(0),
-        None => 0,
+        Value::String(text) => text.strip_suffix('%').unwrap_or(text).parse().unwrap_or(0),
+        value => value.as_i64().unwrap_or(0),
     }
 }
 
 /// A strategy as the reference prints it in an error: with the field names of its own code, in its order.
-fn printed(strategy: &Value) -> String {
-    let rolling = strategy.get("rollingUpdate").cloned().unwrap_or_default();
-    format!(r#"{{"Type":"{}","RollingUpdate":{rolling}}}"#, text(strategy, "type"))
+fn printed(strategy: &Place) -> String {
+    format!(r#"{{"Type":"{}","RollingUpdate":{}}}"#, strategy.text("type"), strategy.get("rollingUpdate"))
 }
 
-fn unknown_type(strategy: &Value, path: &str, supported: [&str; 2]) -> FieldError {
-    let [first, second] = supported;
+fn unknown_type(strategy: &Place, first: &str, second: &str) {
     let text = format!("Unsupported value: {}: supported values: \"{first}\", \"{second}\"", printed(strategy));
-    FieldError::new(path, Problem::NotSupported, text)
+    strategy.worded("", Problem::NotSupported, text);
 }
 
-pub fn check_deployment_strategy(strategy: &Value, path: &str) -> Vec<FieldError> {
-    let rolling = set_at(strategy, "rollingUpdate");
-    let place = join(path, "rollingUpdate");
-    match (text(strategy, "type"), rolling) {
-        ("Recreate", None) => Vec::new(),
-        ("Recreate", Some(_)) => {
-            vec![FieldError::forbidden(place, "may not be specified when strategy `type` is 'Recreate'")]
+pub(super) fn deployment_strategy(strategy: &Place) {
+    match (strategy.text("type"), strategy.given("rollingUpdate")) {
+        ("Recreate", None) => {}
+        ("Recreate", Some(rolling)) => {
+            rolling.forbidden("", "may not be specified when strategy `type` is 'Recreate'");
         }
-        ("RollingUpdate", None) => vec![FieldError::required(place, "this should be defaulted and never be nil")],
+        ("RollingUpdate", None) => strategy.required("rollingUpdate", "this should be defaulted and never be nil"),
         ("RollingUpdate", Some(rolling)) => {
-            let mut errors = check_count_or_percent(rolling, &place, "maxUnavailable", true);
-            errors.extend(check_count_or_percent(rolling, &place, "maxSurge", false));
-            if amount(rolling.get("maxUnavailable")) == 0 && amount(rolling.get("maxSurge")) == 0 {
-                let value = rolling.get("maxUnavailable").cloned().unwrap_or(json!(0));
-                let detail = "may not be 0 when `maxSurge` is 0";
-                errors.push(FieldError::invalid(join(&place, "maxUnavailable"), value, detail));
-            }
-            errors
+            count_or_percent(&rolling, "maxUnavailable", true);
+            count_or_percent(&rolling, "maxSurge", false);
+            let stands_still = ["maxUnavailable", "maxSurge"].iter().all(|key| amount(rolling.get(key)) == 0);
+            let shown = rolling.given("maxUnavailable").map_or(json!(0), |given| given.value.clone());
+            rolling.invalid_if(stands_still, "maxUnavailable", shown, "may not be 0 when `maxSurge` is 0");
         }
-        _ => vec![unknown_type(strategy, path, ["Recreate", "RollingUpdate"])],
+        _ => unknown_type(strategy, "Recreate", "RollingUpdate"),
     }
 }
 
-pub fn check_daemon_strategy(strategy: &Value, path: &str) -> Vec<FieldError> {
-    let place = join(path, "rollingUpdate");
-    match (text(strategy, "type"), set_at(strategy, "rollingUpdate")) {
-        ("OnDelete", _) => Vec::new(),
-        ("RollingUpdate", None) => vec![FieldError::required(place, "")],
+pub(super) fn daemon_strategy(strategy: &Place) {
+    match (strategy.text("type"), strategy.given("rollingUpdate")) {
+        ("OnDelete", _) => {}
+        ("RollingUpdate", None) => strategy.required("rollingUpdate", ""),
         ("RollingUpdate", Some(rolling)) => {
-            let mut errors = check_count_or_percent(rolling, &place, "maxUnavailable", true);
-            errors.extend(check_count_or_percent(rolling, &place, "maxSurge", true));
-            let surge = rolling.get("maxSurge").cloned().unwrap_or(json!(0));
-            match (amount(rolling.get("maxUnavailable")) != 0, amount(Some(&surge)) != 0) {
-                (true, true) => {
-                    let detail = "may not be set when maxUnavailable is non-zero";
-                    errors.push(FieldError::invalid(join(&place, "maxSurge"), surge, detail));
-                }
-                (false, false) => {
-                    let detail = "cannot be 0 when maxSurge is 0";
-                    errors.push(FieldError::required(join(&place, "maxUnavailable"), detail));
-                }
-                (true, false) | (false, true) => {}
+            count_or_percent(&rolling, "maxUnavailable", true);
+            count_or_percent(&rolling, "maxSurge", true);
+            match ["maxUnavailable", "maxSurge"].map(|key| amount(rolling.get(key)) != 0) {
+                [true, true] => rolling.wrong("maxSurge", "may not be set when maxUnavailable is non-zero"),
+                [false, false] => rolling.required("maxUnavailable", "cannot be 0 when maxSurge is 0"),
+                [true, false] | [false, true] => {}
             }
-            errors
         }
-        _ => vec![unknown_type(strategy, path, ["RollingUpdate", "OnDelete"])],
+        _ => unknown_type(strategy, "RollingUpdate", "OnDelete"),
     }
 }
 
-pub fn check_stateful_strategy(strategy: &Value, path: &str) -> Vec<FieldError> {
-    let place = join(path, "rollingUpdate");
-    match (text(strategy, "type"), set_at(strategy, "rollingUpdate")) {
+pub(super) fn stateful_strategy(strategy: &Place) {
+    match (strategy.text("type"), strategy.given("rollingUpdate")) {
         ("OnDelete", Some(rolling)) => {
-            let part = |name: &str| rolling.get(name).cloned().unwrap_or_default();
-            let partition = part("partition").as_i64().unwrap_or(0);
-            let shown = format!(r#"{{"Partition":{partition},"MaxUnavailable":{}}}"#, part("maxUnavailable"));
+            let partition = rolling.integer("partition").unwrap_or(0);
+            let shown = format!(r#"{{"Partition":{partition},"MaxUnavailable":{}}}"#, rolling.get("maxUnavailable"));
             let text = format!("Invalid value: {shown}: only allowed for updateStrategy 'RollingUpdate'");
-            vec![FieldError::new(place, Problem::Invalid, text)]
+            rolling.worded("", Problem::Invalid, text);
         }
-        ("OnDelete" | "RollingUpdate", None) => Vec::new(),
+        ("OnDelete" | "RollingUpdate", None) => {}
         ("RollingUpdate", Some(rolling)) => {
-            let mut errors: Vec<FieldError> = not_negative(rolling, &place, "partition").into_iter().collect();
-            errors.extend(check_count_or_percent(rolling, &place, "maxUnavailable", true));
-            if let Some(value) = set_at(rolling, "maxUnavailable").filter(|value| amount(Some(value)) == 0) {
-                errors.push(FieldError::invalid(join(&place, "maxUnavailable"), value.clone(), "cannot be 0"));
-            }
-            errors
+            rolling.not_negative(&["partition"]);
+            count_or_percent(&rolling, "maxUnavailable", true);
+            let is_zero = rolling.has("maxUnavailable") && amount(rolling.get("maxUnavailable")) == 0;
+            rolling.wrong_if(is_zero, "maxUnavailable", "cannot be 0");
         }
         _ => {
             let text = format!("Invalid value: {}: must be 'RollingUpdate' or 'OnDelete'", printed(strategy));
-            vec![FieldError::new(path, Problem::Invalid, text)]
+            strategy.worded("", Problem::Invalid, text);
         }
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Only the syntax is read here; when a schedule is due is the CronJob controller's affair.
 
+use crate::kube::time::parse_duration;
+
 /// A field of a schedule: its bounds and the names that may stand for numbers.
 struct Part {
     low: u32,
@@ -61,31 +63,10 @@ fn check_macro(schedule: &str) -> Result<(), String> {
         return Ok(());
     }
     match schedule.strip_prefix("@every ") {
-        Some(duration) if is_duration(duration) => Ok(()),
+        Some(duration) if parse_duration(duration).is_some() => Ok(()),
         Some(duration) => Err(format!("failed to parse duration {schedule}: time: invalid duration \"{duration}\"")),
         None => Err(format!("unrecognized descriptor: {schedule}")),
     }
-}
-
-/// A Go duration such as `1h30m`.
-fn is_duration(text: &str) -> bool {
-    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if rest == "0" {
-        return true;
-    }
-    let mut parts = 0;
-    while !rest.is_empty() {
-        let after_digits = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-        let number = &rest[..rest.len() - after_digits.len()];
-        let unit = ["ns", "us", "µs", "ms", "s", "m", "h"]
-            .into_iter()
-            .filter(|unit| after_digits.starts_with(unit))
-            .max_by_key(|unit| unit.len());
-        let Some(unit) = unit.filter(|_| number.parse::<f64>().is_ok()) else { return false };
-        rest = &after_digits[unit.len()..];
-        parts += 1;
-    }
-    parts > 0
 }
 
 fn check_range(expression: &str, part: &Part) -> Result<(), String> {
@@ -171,15 +152,8 @@ mod tests {
     #[test]
     fn good_schedules_pass() {
         for schedule in [
-            "* * * * *",
-            "*/5 0-6 1,15 jan-MAR sun",
-            "0 0 1 1 ?",
-            "5/10 * * * *",
-            "@hourly",
-            "@every 1h30m",
-            "0 22 * * 1-5",
-            "TZ=Asia/Seoul 0 1 * * *",
-            "CRON_TZ=UTC @daily",
+            "* * * * *", "*/5 0-6 1,15 jan-MAR sun", "0 0 1 1 ?", "5/10 * * * *", "@hourly", "@every 1h30m",
+            "0 22 * * 1-5", "TZ=Asia/Seoul 0 1 * * *", "CRON_TZ=UTC @daily",
         ] {
             assert_eq!(check_schedule(schedule), Ok(()), "{schedule}");
         }

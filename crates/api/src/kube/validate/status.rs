@@ -1,109 +1,61 @@
 //! What a write to `/status` may not say: negative counts, counts that contradict each other, wrong phases.
 
-use super::rows::{Row, check, number, set_at};
+use super::place::{Place, problems};
 use crate::kube::field::FieldError;
-use crate::kube::text;
 use serde_json::Value;
-
-/// Group, kind, the counts of its status, and those that cannot be above `status.replicas`.
-type StatusRow = (&'static str, &'static str, &'static [Row], &'static [&'static str]);
-
-const REPLICA_COUNTS: &[Row] = &[
-    Row::NotNegative("replicas"),
-    Row::NotNegative("fullyLabeledReplicas"),
-    Row::NotNegative("readyReplicas"),
-    Row::NotNegative("availableReplicas"),
-    Row::NotNegative("updatedReplicas"),
-    Row::NotNegative("currentReplicas"),
-    Row::NotNegative("unavailableReplicas"),
-    Row::NotNegative("terminatingReplicas"),
-    Row::NotNegative("observedGeneration"),
-    Row::NotNegative("collisionCount"),
-];
-
-const TABLE: &[StatusRow] = &[
-    ("apps", "Deployment", REPLICA_COUNTS, &["updatedReplicas", "readyReplicas", "availableReplicas"]),
-    ("apps", "ReplicaSet", REPLICA_COUNTS, &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"]),
-    ("", "ReplicationController", REPLICA_COUNTS, &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"]),
-    (
-        "apps",
-        "StatefulSet",
-        REPLICA_COUNTS,
-        &["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"],
-    ),
-    (
-        "apps",
-        "DaemonSet",
-        &[
-            Row::NotNegative("currentNumberScheduled"),
-            Row::NotNegative("numberMisscheduled"),
-            Row::NotNegative("desiredNumberScheduled"),
-            Row::NotNegative("numberReady"),
-            Row::NotNegative("observedGeneration"),
-            Row::NotNegative("updatedNumberScheduled"),
-            Row::NotNegative("numberAvailable"),
-            Row::NotNegative("numberUnavailable"),
-        ],
-        &[],
-    ),
-    (
-        "batch",
-        "Job",
-        &[
-            Row::NotNegative("active"),
-            Row::NotNegative("succeeded"),
-            Row::NotNegative("failed"),
-            Row::NotNegative("ready"),
-        ],
-        &[],
-    ),
-    (
-        "policy",
-        "PodDisruptionBudget",
-        &[
-            Row::NotNegative("disruptionsAllowed"),
-            Row::NotNegative("currentHealthy"),
-            Row::NotNegative("desiredHealthy"),
-            Row::NotNegative("expectedPods"),
-        ],
-        &[],
-    ),
-    (
-        "autoscaling",
-        "HorizontalPodAutoscaler",
-        &[Row::NotNegative("currentReplicas"), Row::NotNegative("desiredReplicas")],
-        &[],
-    ),
-];
 
 /// Everything wrong with the status of a built-in kind other than Pod.
 pub fn check_status(group: &str, kind: &str, object: &Value) -> Vec<FieldError> {
-    if (group, kind) == ("", "Namespace") {
-        return check_namespace_phase(object).into_iter().collect();
+    problems(object, "", |object| {
+        let status = object.field("status");
+        match (group, kind) {
+            ("", "Namespace") => namespace_phase(object),
+            ("apps", "Deployment") => replicas(&status, &["updatedReplicas", "readyReplicas", "availableReplicas"]),
+            ("apps", "ReplicaSet") | ("", "ReplicationController") => {
+                replicas(&status, &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"]);
+            }
+            ("apps", "StatefulSet") => {
+                replicas(&status, &["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"]);
+            }
+            ("apps", "DaemonSet") => {
+                status.not_negative(&["currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled"]);
+                status.not_negative(&["numberReady", "observedGeneration", "updatedNumberScheduled"]);
+                status.not_negative(&["numberAvailable", "numberUnavailable"]);
+            }
+            ("batch", "Job") => status.not_negative(&["active", "succeeded", "failed", "ready"]),
+            ("policy", "PodDisruptionBudget") => {
+                status.not_negative(&["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"]);
+            }
+            ("autoscaling", "HorizontalPodAutoscaler") => {
+                status.not_negative(&["currentReplicas", "desiredReplicas"]);
+            }
+            _ => {}
+        }
+    })
+}
+
+/// `parts` are the counts that cannot be above `status.replicas`.
+fn replicas(status: &Place, parts: &[&str]) {
+    status.not_negative(&["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"]);
+    status.not_negative(&["updatedReplicas", "currentReplicas", "unavailableReplicas", "terminatingReplicas"]);
+    status.not_negative(&["observedGeneration", "collisionCount"]);
+    let count = |key: &str| status.integer(key).unwrap_or(0);
+    for part in parts {
+        let is_more = count(part) > count("replicas");
+        status.invalid_if(is_more, part, count(part), "cannot be greater than status.replicas");
     }
-    let Some((_, _, rows, parts)) = TABLE.iter().find(|row| row.0 == group && row.1 == kind) else { return Vec::new() };
-    let status = &object["status"];
-    let mut errors = check(status, "status", rows);
-    let count = |name: &str| number(status, name).unwrap_or(0);
-    for name in parts.iter().filter(|name| count(name) > count("replicas")) {
-        let detail = "cannot be greater than status.replicas";
-        errors.push(FieldError::invalid(format!("status.{name}"), count(name), detail));
-    }
-    let available = count("availableReplicas");
-    if !parts.is_empty() && available > count("readyReplicas") {
-        let detail = "cannot be greater than readyReplicas";
-        errors.push(FieldError::invalid("status.availableReplicas", available, detail));
-    }
-    errors
+    let (key, available) = ("availableReplicas", count("availableReplicas"));
+    let is_more = available > count("readyReplicas");
+    status.invalid_if(is_more, key, available, "cannot be greater than readyReplicas");
 }
 
 /// The phase of a namespace tells whether it is being deleted.
-fn check_namespace_phase(namespace: &Value) -> Option<FieldError> {
-    let is_deleted = set_at(namespace, "metadata.deletionTimestamp").is_some();
+fn namespace_phase(namespace: &Place) {
+    let is_deleted = namespace.has("metadata.deletionTimestamp");
     let (expected, when) = if is_deleted { ("Terminating", "is not empty") } else { ("Active", "is empty") };
-    let phase = text(namespace, "status.phase");
+    let phase = namespace.text("status.phase");
     let detail = format!("may only be '{expected}' if `deletionTimestamp` {when}");
-    (phase != expected).then(|| FieldError::invalid("status.Phase", phase, &detail))
+    namespace.invalid_if(phase != expected, "status.Phase", phase, &detail);
 }
 
 #[cfg(test)]

@@ -2,162 +2,79 @@
 
 use super::Rule;
 use super::claim::claim_spec;
-use super::label_selector::{check_selector, matches, selects_nothing_special};
-use super::metadata::labels;
-use super::path::Path;
+use super::compare::{is_empty, matches, same};
+use super::metadata::{label_selector, labels};
+use super::place::Place;
 use super::pod::pod_template;
-use super::rollout::{check_daemon_strategy, check_deployment_strategy, check_stateful_strategy};
-use super::rows::{Row, check, check_update as fixed, is_empty, items, named, number, same, set_at};
-use crate::kube::field::FieldError;
-use crate::kube::{at, names, text};
+use super::rollout::{daemon_strategy, deployment_strategy, stateful_strategy};
+use crate::kube::{names, text};
 use serde_json::{Value, json};
 
-pub const RULES: &[Rule] = &[
-    Rule {
-        group: "apps",
-        kind: "Deployment",
-        is_namespaced: true,
-        create: check_deployment,
-        update: check_deployment_update,
-    },
-    Rule {
-        group: "apps",
-        kind: "ReplicaSet",
-        is_namespaced: true,
-        create: check_replica_set,
-        update: check_replica_set_update,
-    },
-    Rule {
-        group: "apps",
-        kind: "DaemonSet",
-        is_namespaced: true,
-        create: check_daemon_set,
-        update: check_daemon_set_update,
-    },
-    Rule {
-        group: "apps",
-        kind: "StatefulSet",
-        is_namespaced: true,
-        create: check_stateful_set,
-        update: check_stateful_set_update,
-    },
-    Rule {
-        group: "apps",
-        kind: "ControllerRevision",
-        is_namespaced: true,
-        create: check_controller_revision,
-        update: check_controller_revision_update,
-    },
-    Rule {
-        group: "",
-        kind: "ReplicationController",
-        is_namespaced: true,
-        create: check_replication_controller,
-        update: |new, _| check_replication_controller(new),
-    },
+const SELECTOR: &[&str] = &["spec.selector"];
+
+pub(super) const RULES: &[Rule] = &[
+    Rule::of("apps", "Deployment", deployment).fixed(SELECTOR),
+    Rule::of("apps", "ReplicaSet", |set| replica_set(&set.field("spec"))).fixed(SELECTOR),
+    Rule::of("apps", "DaemonSet", daemon_set).fixed(SELECTOR),
+    Rule::of("apps", "StatefulSet", stateful_set).on_create(stateful_set_create).on_update(stateful_set_update),
+    Rule::of("apps", "ControllerRevision", |revision| revision.not_negative(&["revision"]))
+        .on_create(controller_revision_create)
+        .fixed(&["data"]),
+    Rule::of("", "ReplicationController", replication_controller),
 ];
 
-const SELECTOR_FIXED: &[Row] = &[Row::Fixed("selector")];
-
-pub fn check_deployment(deployment: &Value) -> Vec<FieldError> {
-    const ROWS: &[Row] = &[
-        Row::NotNegative("replicas"),
-        Row::NotNegative("minReadySeconds"),
-        Row::NotNegative("revisionHistoryLimit"),
-        Row::NotNegative("progressDeadlineSeconds"),
-    ];
-    let spec = &deployment["spec"];
-    let mut errors = check(spec, "spec", ROWS);
-    errors.extend(check_selector_field(spec, "deployment"));
-    errors.extend(check_template(spec, "ReplicaSet"));
-    errors.extend(check_deployment_strategy(&spec["strategy"], "spec.strategy"));
-    let deadline = number(spec, "progressDeadlineSeconds");
-    if let Some(deadline) = deadline.filter(|seconds| *seconds <= number(spec, "minReadySeconds").unwrap_or(0)) {
-        let detail = "must be greater than minReadySeconds";
-        errors.push(FieldError::invalid("spec.progressDeadlineSeconds", deadline, detail));
-    }
-    errors
+fn deployment(deployment: &Place) {
+    let spec = deployment.field("spec");
+    replica_set(&spec);
+    spec.not_negative(&["revisionHistoryLimit", "progressDeadlineSeconds"]);
+    deployment_strategy(&spec.field("strategy"));
+    let least = spec.integer("minReadySeconds").unwrap_or(0);
+    let is_short = spec.integer("progressDeadlineSeconds").is_some_and(|seconds| seconds <= least);
+    spec.wrong_if(is_short, "progressDeadlineSeconds", "must be greater than minReadySeconds");
 }
 
-pub fn check_deployment_update(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = check_deployment(new);
-    errors.extend(fixed(&new["spec"], &old["spec"], "spec", SELECTOR_FIXED));
-    errors
+fn replica_set(spec: &Place) {
+    spec.not_negative(&["replicas", "minReadySeconds"]);
+    selector(spec, "deployment");
+    template(spec, "ReplicaSet");
 }
 
-pub fn check_replica_set(replica_set: &Value) -> Vec<FieldError> {
-    let spec = &replica_set["spec"];
-    let mut errors = check(spec, "spec", &[Row::NotNegative("replicas"), Row::NotNegative("minReadySeconds")]);
-    errors.extend(check_selector_field(spec, "deployment"));
-    errors.extend(check_template(spec, "ReplicaSet"));
-    errors
-}
-
-pub fn check_replica_set_update(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = check_replica_set(new);
-    errors.extend(fixed(&new["spec"], &old["spec"], "spec", SELECTOR_FIXED));
-    errors
-}
-
-pub fn check_daemon_set(daemon_set: &Value) -> Vec<FieldError> {
-    let spec = &daemon_set["spec"];
-    let rows = &[Row::NotNegative("minReadySeconds"), Row::NotNegative("revisionHistoryLimit")];
-    let mut errors = check(spec, "spec", rows);
+fn daemon_set(daemon_set: &Place) {
+    let spec = daemon_set.field("spec");
+    spec.not_negative(&["minReadySeconds", "revisionHistoryLimit"]);
     // The reference does not ask for a selector here: an absent one simply matches no labels.
-    if set_at(spec, "selector").is_some() {
-        errors.extend(check_selector_field(spec, "daemonset"));
+    if spec.has("selector") {
+        selector(&spec, "daemonset");
     }
-    errors.extend(check_template(spec, "DaemonSet"));
-    errors.extend(check_daemon_strategy(&spec["updateStrategy"], "spec.updateStrategy"));
-    errors
+    template(&spec, "DaemonSet");
+    daemon_strategy(&spec.field("updateStrategy"));
 }
 
-pub fn check_daemon_set_update(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = check_daemon_set(new);
-    errors.extend(fixed(&new["spec"], &old["spec"], "spec", SELECTOR_FIXED));
-    errors
-}
-
-pub fn check_stateful_set(stateful_set: &Value) -> Vec<FieldError> {
-    let spec = &stateful_set["spec"];
-    let mut errors = check_stateful_spec(spec);
-    let service = text(spec, "serviceName");
-    if !service.is_empty() {
-        errors.extend(named(service, "spec.serviceName", names::dns_label));
-    }
-    let templates = Path::new("spec.volumeClaimTemplates");
-    for (index, claim) in items(spec, "volumeClaimTemplates").iter().enumerate() {
-        claim_spec(&mut errors, &claim["spec"], &templates.index(index).field("spec"));
-    }
-    errors
-}
-
-fn check_stateful_spec(spec: &Value) -> Vec<FieldError> {
+fn stateful_set(stateful_set: &Place) {
     const RETENTION: &[&str] = &["Retain", "Delete"];
-    const ROWS: &[Row] = &[
-        Row::NotNegative("replicas"),
-        Row::NotNegative("minReadySeconds"),
-        Row::NotNegative("ordinals.start"),
-        Row::OneOf("persistentVolumeClaimRetentionPolicy.whenDeleted", RETENTION),
-        Row::OneOf("persistentVolumeClaimRetentionPolicy.whenScaled", RETENTION),
-    ];
-    let mut errors = check(spec, "spec", ROWS);
-    let policy = text(spec, "podManagementPolicy");
-    if !matches!(policy, "OrderedReady" | "Parallel") {
-        let detail = "must be 'OrderedReady' or 'Parallel'";
-        errors.push(FieldError::invalid("spec.podManagementPolicy", policy, detail));
-    }
-    errors.extend(check_stateful_strategy(&spec["updateStrategy"], "spec.updateStrategy"));
-    errors.extend(check_selector_field(spec, "statefulset"));
-    errors.extend(check_template(&with_claim_volumes(spec), "StatefulSet"));
-    errors
+    let spec = stateful_set.field("spec");
+    spec.not_negative(&["replicas", "minReadySeconds", "ordinals.start"]);
+    spec.one_of_if_given("persistentVolumeClaimRetentionPolicy.whenDeleted", RETENTION);
+    spec.one_of_if_given("persistentVolumeClaimRetentionPolicy.whenScaled", RETENTION);
+    let policy = spec.text("podManagementPolicy");
+    let is_known = matches!(policy, "OrderedReady" | "Parallel");
+    spec.invalid_if(!is_known, "podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'");
+    stateful_strategy(&spec.field("updateStrategy"));
+    selector(&spec, "statefulset");
+    template(&stateful_set.stand_in("spec", &with_claim_volumes(spec.value)), "StatefulSet");
+}
+
+fn stateful_set_create(stateful_set: &Place) {
+    let spec = stateful_set.field("spec");
+    spec.named_unless_empty("serviceName", names::dns_label);
+    spec.items("volumeClaimTemplates").for_each(|claim| claim_spec(&claim.field("spec")));
 }
 
 /// The spec as its pods will have it: claims stand in for volumes, and the controller sets the host name.
 fn with_claim_volumes(spec: &Value) -> Value {
     let mut spec = spec.clone();
-    let claims: Vec<String> =
-        items(&spec, "volumeClaimTemplates").iter().map(|claim| text(claim, "metadata.name").to_owned()).collect();
+    let claims = spec["volumeClaimTemplates"].as_array().into_iter().flatten();
+    let claims: Vec<String> = claims.map(|claim| text(claim, "metadata.name").to_owned()).collect();
     let Some(pod) = spec.pointer_mut("/template/spec").and_then(Value::as_object_mut) else { return spec };
     pod.remove("subdomain");
     pod.remove("hostname");
@@ -172,7 +89,7 @@ fn with_claim_volumes(spec: &Value) -> Value {
     spec
 }
 
-pub fn check_stateful_set_update(new: &Value, old: &Value) -> Vec<FieldError> {
+fn stateful_set_update(new: &Place, old: &Value) {
     const MUTABLE: [&str; 7] = [
         "replicas",
         "ordinals",
@@ -182,7 +99,6 @@ pub fn check_stateful_set_update(new: &Value, old: &Value) -> Vec<FieldError> {
         "persistentVolumeClaimRetentionPolicy",
         "minReadySeconds",
     ];
-    let mut errors = check_stateful_spec(&new["spec"]);
     let rest = |set: &Value| {
         let mut spec = set["spec"].clone();
         if let Some(map) = spec.as_object_mut() {
@@ -190,79 +106,51 @@ pub fn check_stateful_set_update(new: &Value, old: &Value) -> Vec<FieldError> {
         }
         spec
     };
-    if !same(Some(&rest(new)), Some(&rest(old))) {
-        let detail = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
-        errors.push(FieldError::forbidden("spec", detail));
-    }
-    errors
+    let detail = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
+    new.forbidden_if(!same(&rest(new.value), &rest(old)), "spec", detail);
 }
 
-pub fn check_replication_controller(controller: &Value) -> Vec<FieldError> {
-    let spec = &controller["spec"];
-    let mut errors = check(spec, "spec", &[Row::NotNegative("replicas"), Row::NotNegative("minReadySeconds")]);
-    if is_empty(spec.get("selector")) {
-        errors.push(FieldError::required("spec.selector", ""));
+fn replication_controller(controller: &Place) {
+    let spec = controller.field("spec");
+    spec.not_negative(&["replicas", "minReadySeconds"]);
+    spec.needs(&["selector"]);
+    if !spec.has("template") {
+        return spec.required("template", "");
     }
-    if set_at(spec, "template").is_none() {
-        errors.push(FieldError::required("spec.template", ""));
-        return errors;
-    }
-    labels(&mut errors, spec, "selector", &Path::new("spec"));
-    let as_selector = json!({"template": spec["template"], "selector": {"matchLabels": spec["selector"]}});
-    errors.extend(check_template(&as_selector, "ReplicationController"));
-    errors
+    labels(&spec.field("selector"));
+    let as_selector = json!({"template": spec.get("template"), "selector": {"matchLabels": spec.get("selector")}});
+    template(&controller.stand_in("spec", &as_selector), "ReplicationController");
 }
 
-pub fn check_controller_revision(revision: &Value) -> Vec<FieldError> {
-    let mut errors = check(revision, "", &[Row::NotNegative("revision")]);
-    match set_at(revision, "data") {
-        None => errors.push(FieldError::required("data", "data is mandatory")),
-        Some(data) if !data.is_object() => {
-            errors.push(FieldError::required("data", "data must be a valid JSON object"))
-        }
-        Some(_) => {}
+fn controller_revision_create(revision: &Place) {
+    match revision.get("data") {
+        Value::Null => revision.required("data", "data is mandatory"),
+        Value::Object(_) => {}
+        _ => revision.required("data", "data must be a valid JSON object"),
     }
-    errors
-}
-
-pub fn check_controller_revision_update(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = check(new, "", &[Row::NotNegative("revision")]);
-    errors.extend(fixed(new, old, "", &[Row::Fixed("data")]));
-    errors
 }
 
 /// Checks `spec.selector`; `kind` is the word that the reference uses, which is not always the kind's own.
-fn check_selector_field(spec: &Value, kind: &str) -> Vec<FieldError> {
-    let Some(selector) = set_at(spec, "selector") else { return vec![FieldError::required("spec.selector", "")] };
-    let mut errors = check_selector(Some(selector), "spec.selector");
-    if !errors.is_empty() && kind == "deployment" {
-        errors.push(FieldError::invalid("spec.selector", selector.clone(), "invalid label selector"));
-    }
-    if selects_nothing_special(selector) {
-        let detail = format!("empty selector is invalid for {kind}");
-        errors.push(FieldError::invalid("spec.selector", selector.clone(), &detail));
-    }
-    errors
+fn selector(spec: &Place, kind: &str) {
+    let Some(selector) = spec.given("selector") else { return spec.required("selector", "") };
+    let noted_before = selector.noted();
+    label_selector(&selector);
+    let is_broken = selector.noted() > noted_before;
+    selector.wrong_if(is_broken && kind == "deployment", "", "invalid label selector");
+    let is_empty = ["matchLabels", "matchExpressions"].iter().all(|key| is_empty(selector.get(key)));
+    selector.wrong_if(is_empty, "", &format!("empty selector is invalid for {kind}"));
 }
 
 /// Checks the template of pods that run for ever, and that the selector finds them.
-fn check_template(spec: &Value, kind: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let selector = set_at(spec, "selector");
-    let labels = at(spec, "template.metadata.labels");
-    let is_broken = kind == "ReplicaSet" && !check_selector(selector, "").is_empty();
-    if !is_broken && selector.is_none_or(|selector| !matches(selector, labels)) {
-        let detail = "`selector` does not match template `labels`";
-        errors.push(FieldError::invalid("spec.template.metadata.labels", labels.cloned().unwrap_or_default(), detail));
-    }
-    errors.extend(pod_template(&spec["template"], &Path::new("spec.template")));
-    let policy = text(spec, "template.spec.restartPolicy");
-    if policy != "Always" {
-        errors.push(FieldError::not_supported("spec.template.spec.restartPolicy", policy, &["Always"]));
-    }
-    if set_at(spec, "template.spec.activeDeadlineSeconds").is_some() {
-        let detail = format!("activeDeadlineSeconds in {kind} is not Supported");
-        errors.push(FieldError::forbidden("spec.template.spec.activeDeadlineSeconds", &detail));
-    }
-    errors
+fn template(spec: &Place, kind: &str) {
+    const LABELS: &str = "template.metadata.labels";
+    const POLICY: &str = "template.spec.restartPolicy";
+    const DEADLINE: &str = "template.spec.activeDeadlineSeconds";
+    let selector = spec.get("selector");
+    let is_broken = kind == "ReplicaSet" && !super::problems(selector, "", label_selector).is_empty();
+    let is_missed = !is_broken && (selector.is_null() || !matches(selector, spec.get(LABELS)));
+    spec.wrong_if(is_missed, LABELS, "`selector` does not match template `labels`");
+    pod_template(&spec.field("template"));
+    spec.one_of(POLICY, &["Always"]);
+    spec.forbidden_if(spec.has(DEADLINE), DEADLINE, &format!("activeDeadlineSeconds in {kind} is not Supported"));
 }

@@ -5,6 +5,7 @@
 
 use super::cdi::{self, Specification};
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -108,9 +109,16 @@ fn names(files: impl IntoIterator<Item = PathBuf>, version: &str) -> Vec<(String
 fn programs(root: &Path) -> Vec<PathBuf> {
     let places = |name: &&str| {
         let mut places = PROGRAM_FOLDERS.iter().map(|folder| root.join(folder).join(name));
-        places.find_map(|place| fs::canonicalize(place).ok().filter(|found| found.ends_with(name)))
+        places.find_map(|place| fs::canonicalize(place).ok().filter(|found| found.ends_with(name) && is_program(found)))
     };
     PROGRAMS.iter().filter_map(places).collect()
+}
+
+/// A script in the program's place would call the program by a path that the container does not have.
+fn is_program(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    let read = fs::File::open(path).and_then(|mut file| io::Read::read_exact(&mut file, &mut magic));
+    read.is_ok() && magic == *b"\x7fELF"
 }
 
 /// Folders that hold a driver library according to the loader's cache, in its order.
@@ -229,6 +237,9 @@ mod tests {
             write(root.join("opt/driver").join(format!("{library}.so.580.1")));
         }
         write(root.join("usr/local/nvidia/bin/nvidia-smi"));
+        fs::write(root.join("usr/local/nvidia/bin/nvidia-smi"), "\x7fELF").unwrap();
+        write(root.join("usr/bin/nvidia-smi"));
+        fs::write(root.join("usr/bin/nvidia-smi"), "#!/bin/sh\nexec /usr/local/nvidia/bin/nvidia-smi\n").unwrap();
         fs::create_dir_all(root.join("etc")).unwrap();
         fs::write(root.join("etc/ld.so.cache"), cache(&CACHED)).unwrap();
         let files = Files::find(root, "580.1", None);

@@ -80,6 +80,7 @@ impl Network {
     /// Brings addresses and doors in line with what is known; what could not be done is returned in words.
     pub(super) fn refresh(&self, server: &ApiServer) -> BTreeSet<String> {
         let api_server = server.address().parse::<SocketAddr>().ok();
+        self.proxy.guard(api_server);
         let (addresses, rules) = {
             let services = self.services.read();
             (services.addresses(), service_rules::rules(&services, api_server))

@@ -57,6 +57,8 @@ pub enum NetworkError {
     NoSubnet,
     #[error("failed to make the pods' bridge; to do without one, start with the rootless runtime")]
     Bridge(#[source] Fault),
+    #[error("failed to take back the pods' bridge `{name}` and its rules")]
+    Clear { name: String, source: Fault },
 }
 
 /// What a pod is given.
@@ -234,7 +236,7 @@ impl Network {
         let host = port.host_ip.as_deref().filter(|host| !host.is_empty()).unwrap_or("0.0.0.0");
         let host: IpAddr = host.parse().map_err(|_| format!("hostIP {host:?} is not an address"))?;
         let spot = Spot { interface: None, address: SocketAddr::new(host, outer) };
-        let rule = Rule { targets: vec![SocketAddr::new(address, inner)], affinity_seconds: None, is_tls_only: false };
+        let rule = Rule { targets: vec![SocketAddr::new(address, inner)], affinity_seconds: None };
         let opened = self.proxy.open(&[spot], protocol, &rule);
         let name = port.protocol.as_deref().unwrap_or("TCP");
         opened.map(Some).map_err(|error| format!("hostPort {outer}/{name} cannot be opened on {host}: {error}"))
@@ -261,8 +263,11 @@ impl Network {
         DnsFacts { cluster_servers, cluster_domain: CLUSTER_DOMAIN.to_owned(), host }
     }
 
-    /// Addresses and names of services and named pods, as the pod may write them.
+    /// What the pod's hosts file must hold for want of a name server: addresses and names of services and named pods.
     pub fn hosts_lines(&self, pod: &Pod) -> Vec<(String, Vec<String>)> {
+        if self.has_name_server {
+            return Vec::new();
+        }
         let namespace = pod.metadata.namespace.as_deref().unwrap_or("default");
         names::hosts_lines(&self.services.read(), &self.zone, namespace)
     }
@@ -296,21 +301,20 @@ impl Network {
         self.ports.lock().clear();
         drop(self.listeners.lock().take());
         self.proxy.close().await;
-        if let Ground::Bridge(ground) = &self.ground {
-            let closed = on_bridge(&ground.bridge, outward::close).await;
-            let removed = on_bridge(&ground.bridge, network::remove_bridge).await;
-            for fault in [closed, removed].into_iter().filter_map(Result::err) {
-                tracing::warn!(%fault, bridge = ground.bridge.name, "something of the pods' network stays behind");
-            }
+        if let Ground::Bridge(ground) = &self.ground
+            && let Err(error) = take_back(&ground.bridge).await
+        {
+            tracing::warn!(error = &error as &dyn std::error::Error, "something of the pods' network stays behind");
         }
     }
 }
 
-/// Takes away what a process that is gone has left of a home's network.
+/// Takes back what a process that is gone has left on the machine: the bridge, its rules, forwarding.
 pub async fn clear(home: &Path) -> Result<(), NetworkError> {
-    let Some(bridge) = subnet::recorded_bridge(home)?.filter(is_there) else { return Ok(()) };
-    on_bridge(&bridge, outward::close).await.map_err(NetworkError::Bridge)?;
-    on_bridge(&bridge, network::remove_bridge).await.map_err(NetworkError::Bridge)
+    match subnet::recorded_bridge(home)?.filter(is_there) {
+        Some(bridge) => take_back(&bridge).await,
+        None => Ok(()),
+    }
 }
 
 /// Whether a home's bridge is on the machine.
@@ -319,7 +323,13 @@ pub fn is_open(home: &Path) -> bool {
 }
 
 fn is_there(bridge: &Bridge) -> bool {
-    Path::new("/sys/class/net").join(&bridge.name).exists()
+    outward::interfaces().is_ok_and(|names| names.contains(&bridge.name))
+}
+
+async fn take_back(bridge: &Bridge) -> Result<(), NetworkError> {
+    let closed = on_bridge(bridge, outward::close).await;
+    let removed = on_bridge(bridge, network::remove_bridge).await;
+    closed.and(removed).map_err(|source| NetworkError::Clear { name: bridge.name.clone(), source })
 }
 
 /// Programs and the kernel take a while: not on a thread that others wait for.

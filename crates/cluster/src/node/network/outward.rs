@@ -106,6 +106,12 @@ fn nft(rules: &str) -> Result<(), Fault> {
     }
 }
 
+/// The names of the machine's network interfaces.
+pub fn interfaces() -> io::Result<Vec<String>> {
+    let table = fs::read_to_string("/proc/thread-self/net/dev")?;
+    Ok(table.lines().filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect())
+}
+
 /// Says that some home has switched forwarding on, in this network namespace and since the machine started.
 fn forwarding_marker() -> io::Result<PathBuf> {
     let namespace = fs::read_link("/proc/thread-self/ns/net")?;
@@ -123,9 +129,7 @@ fn switch_forwarding_on() -> io::Result<()> {
 
 fn restore_forwarding(own_bridge: &str) -> io::Result<()> {
     let marker = forwarding_marker()?;
-    let interfaces = fs::read_to_string("/proc/thread-self/net/dev")?;
-    let names = interfaces.lines().filter_map(|line| Some(line.split_once(':')?.0.trim()));
-    let has_other_homes = names.into_iter().any(|name| name.starts_with(BRIDGE_PREFIX) && name != own_bridge);
+    let has_other_homes = interfaces()?.iter().any(|name| name.starts_with(BRIDGE_PREFIX) && name != own_bridge);
     if !has_other_homes && marker.exists() {
         fs::write(FORWARDING, "0")?;
         fs::remove_file(marker)?;

@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
-use volley_plan::node::service_rules::{Protocol, Rule};
+use volley_plan::node::service_rules::{Protocol, Rule, is_tls_only};
 
 /// Connections and UDP clients of all doors together; below the usual limit of open files.
 const CARRIED_MAX: usize = 8192;
@@ -33,6 +33,7 @@ pub struct Proxy {
     stop: CancellationToken,
     tasks: TaskTracker,
     carried: Arc<Semaphore>,
+    api_server: Arc<RwLock<Option<SocketAddr>>>,
 }
 
 /// An open door; dropping it closes it. Connections that are through go on.
@@ -49,6 +50,7 @@ struct Way {
     stop: CancellationToken,
     tasks: TaskTracker,
     carried: Arc<Semaphore>,
+    api_server: Arc<RwLock<Option<SocketAddr>>>,
 }
 
 impl OpenDoor {
@@ -62,7 +64,12 @@ impl OpenDoor {
 impl Proxy {
     pub fn new() -> Proxy {
         let carried = Arc::new(Semaphore::new(CARRIED_MAX));
-        Proxy { stop: CancellationToken::new(), tasks: TaskTracker::new(), carried }
+        Proxy { stop: CancellationToken::new(), tasks: TaskTracker::new(), carried, api_server: Arc::default() }
+    }
+
+    /// Says where the API server listens, to which nothing is carried in the clear.
+    pub fn guard(&self, api_server: Option<SocketAddr>) {
+        *self.api_server.write() = api_server;
     }
 
     /// Opens one door at several spots; the first must be free, the others are taken if they are.
@@ -74,6 +81,7 @@ impl Proxy {
             stop: self.stop.clone(),
             tasks: self.tasks.clone(),
             carried: self.carried.clone(),
+            api_server: self.api_server.clone(),
         });
         let open = self.stop.child_token();
         for (place, spot) in spots.iter().enumerate() {
@@ -123,10 +131,11 @@ impl Way {
     }
 
     async fn carry(&self, mut client: TcpStream, from: IpAddr) -> io::Result<()> {
-        if self.rule.read().is_tls_only && !speaks_tls(&client).await? {
-            return Ok(());
-        }
         for target in self.targets(from) {
+            let is_guarded = is_tls_only(target, *self.api_server.read());
+            if is_guarded && !speaks_tls(&client).await? {
+                return Ok(());
+            }
             if let Ok(Ok(mut server)) = tokio::time::timeout(CONNECT_WAIT, TcpStream::connect(target)).await {
                 self.remember(from, target);
                 client.set_nodelay(true)?;

@@ -35,6 +35,11 @@ struct Record {
 #[derive(Debug)]
 pub struct Claim(#[expect(dead_code, reason = "the kernel gives the name up when it is dropped")] UnixDatagram);
 
+/// The bridge that the home has used last, whether or not it is there.
+pub fn recorded_bridge(home: &Path) -> Result<Option<Bridge>, NetworkError> {
+    Ok(read(home)?.bridge)
+}
+
 /// The home's bridge: the recorded one unless somebody has taken its subnet while it was down.
 pub fn bridge(home: &Path) -> Result<(Bridge, Claim), NetworkError> {
     let routes = Route::all().map_err(|source| NetworkError::Routes { source })?;
@@ -49,11 +54,6 @@ pub fn bridge(home: &Path) -> Result<(Bridge, Claim), NetworkError> {
         }
     }
     Err(NetworkError::NoSubnet)
-}
-
-/// The bridge that the home had last.
-pub fn recorded_bridge(home: &Path) -> Result<Option<Bridge>, NetworkError> {
-    Ok(read(home)?.bridge)
 }
 
 /// The second octet of the home's loopback addresses.

@@ -23,6 +23,8 @@ fn on_a_machine<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'stati
     let thread = std::thread::spawn(move || {
         network::enter_new_namespace().expect("these tests need root");
         Netlink::open().unwrap().loopback().unwrap();
+        // A new namespace may take this over from the real machine.
+        std::fs::write("/proc/sys/net/ipv4/ip_forward", "0").unwrap();
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test());
     });
     if let Err(panic) = thread.join() {
@@ -104,7 +106,12 @@ struct Home {
 impl Home {
     async fn new(mode: Mode) -> Home {
         let folder = tempfile::tempdir().unwrap();
-        let options = Options { home: folder.path().to_owned(), listen: ([127, 0, 0, 1], 0).into(), names: Vec::new() };
+        let options = Options {
+            home: folder.path().to_owned(),
+            listen: ([127, 0, 0, 1], 0).into(),
+            names: Vec::new(),
+            node: None,
+        };
         let cluster = Cluster::start(options).await.unwrap();
         let network = Network::open(folder.path(), mode).await.unwrap();
         let stop = CancellationToken::new();
@@ -404,6 +411,7 @@ fn pods_reach_beyond_the_machine_and_all_is_gone_after_the_end() {
         assert_eq!(outside.shell(setup).await, "");
         serve_text(&outside, 80, "outside").await;
         let seen = "ip -o link | grep -v ' up0@' ; ip -o -4 addr; ip route; nft list ruleset; cat /proc/sys/net/ipv4/ip_forward; busybox netstat -lntu";
+        until("the link outside", || async { !on_machine("ip route").await.contains("linkdown") }).await;
         let before = on_machine(seen).await;
 
         let home = Home::new(Mode::Root).await;
@@ -417,7 +425,8 @@ fn pods_reach_beyond_the_machine_and_all_is_gone_after_the_end() {
         home.end().await;
         let marker = machine.to_string_lossy().replace(|c: char| !c.is_ascii_digit(), "");
         assert!(!Path::new(&format!("/run/volley-forwarding-{marker}")).exists());
-        until("everything as before", || async { on_machine(seen).await == before }).await;
+        until("the pods' interfaces to go", || async { !on_machine("ip -o link").await.contains("vly") }).await;
+        assert_eq!(on_machine(seen).await, before);
         drop(process);
     });
 }
@@ -463,6 +472,7 @@ fn a_bridge_and_a_pods_address_outlive_the_process() {
         let given = first.connect(&pod).unwrap();
         assert_eq!(first.connect(&pod).unwrap(), given);
         drop(first);
+        assert!(is_open(folder.path()), "the bridge outlives the process");
         let second = Network::open(folder.path(), Mode::Root).await.unwrap();
         second.adopt(&pod, &given.addresses);
         assert_eq!(second.connect(&pod).unwrap(), given);
@@ -470,7 +480,11 @@ fn a_bridge_and_a_pods_address_outlive_the_process() {
             serde_json::from_value(json!({"metadata": {"uid": "h"}, "spec": {"hostNetwork": true, "containers": []}}))
                 .unwrap();
         assert_eq!(second.connect(&host).unwrap().sandbox, spec::Network::Host);
-        second.close().await;
+        drop(second);
+        clear(folder.path()).await.unwrap();
+        assert!(!is_open(folder.path()));
+        assert_eq!(on_machine("nft list ruleset; cat /proc/sys/net/ipv4/ip_forward").await, "0\n");
+        clear(folder.path()).await.unwrap();
     });
 }
 

@@ -45,8 +45,8 @@ impl Nursery {
     }
 
     /// Whether a container's processes end with its first one.
-    pub fn ends_whole(&self) -> bool {
-        self.own_pids.is_some() && self.pause.is_none()
+    pub fn ends_whole(&self, container: &Container) -> bool {
+        self.own_pids.is_some() && self.pause.is_none() && container.beside.is_none()
     }
 
     pub fn cgroup(&self, container: &Container) -> Result<Option<Cgroup>, Fault> {
@@ -67,11 +67,18 @@ impl Nursery {
         }
     }
 
-    pub fn start(&self, container: &Container, cgroup: Option<&Cgroup>, stdio: Stdio) -> Result<Born, Fault> {
+    /// Starts a container; `beside` is the first process of the one whose processes it is to see.
+    pub fn start(
+        &self,
+        container: &Container,
+        cgroup: Option<&Cgroup>,
+        beside: Option<i32>,
+        stdio: Stdio,
+    ) -> Result<Born, Fault> {
         check(&self.sandbox, container)?;
         let profile = process::profile_text(&container.process)?;
-        let process = self.marked(&container.id, container.process.clone());
-        self.fork(self.container_pids()?, |report| {
+        let process = self.marked(container);
+        self.fork(self.container_pids(beside)?, |report| {
             let (pid, mut warnings) = first_steps(&process, cgroup)?;
             if self.sandbox.mode != Mode::Process {
                 let own_cgroups = if cgroup.is_some() { libc::CLONE_NEWCGROUP } else { 0 };
@@ -92,7 +99,7 @@ impl Nursery {
         exec: Exec,
         stdio: Stdio,
     ) -> Result<Born, Fault> {
-        let mut process = self.marked(&container.id, container.process.clone());
+        let mut process = self.marked(container);
         process.env.extend(exec.env);
         process.cwd = exec.cwd.or(process.cwd);
         process.user = exec.user.unwrap_or(process.user);
@@ -140,20 +147,21 @@ impl Nursery {
         }
     }
 
-    fn marked(&self, id: &str, mut process: Process) -> Process {
-        if !self.ends_whole() {
-            process.env.push((leftovers::MARK.into(), leftovers::mark(&self.sandbox.id, id)));
+    fn marked(&self, container: &Container) -> Process {
+        let mut process = container.process.clone();
+        if !self.ends_whole(container) {
+            process.env.push((leftovers::MARK.into(), leftovers::mark(&self.sandbox.id, &container.id)));
         }
         process
     }
 
-    fn container_pids(&self) -> Result<Pids, Fault> {
-        match (&self.own_pids, self.pause) {
+    fn container_pids(&self, beside: Option<i32>) -> Result<Pids, Fault> {
+        match (&self.own_pids, self.pause.or(beside)) {
             (None, _) => Ok(Pids::Own),
             (Some(_), None) => Ok(Pids::New),
-            (Some(_), Some(pause)) => {
-                let path = format!("/proc/{pause}/ns/pid");
-                let namespace = File::open(path).context(|| "open the pod's PID namespace".into())?;
+            (Some(_), Some(first)) => {
+                let path = format!("/proc/{first}/ns/pid");
+                let namespace = File::open(path).context(|| "open the PID namespace to share".into())?;
                 Ok(Pids::Join(namespace))
             }
         }

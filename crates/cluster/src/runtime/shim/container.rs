@@ -53,7 +53,7 @@ struct Ends {
 }
 
 impl Running {
-    pub fn start(nursery: &Nursery, spec: Container) -> Result<Running, Fault> {
+    pub fn start(nursery: &Nursery, spec: Container, beside: Option<i32>) -> Result<Running, Fault> {
         let log = match &spec.log {
             Some(target) => {
                 Some(LogWriter::open(target.clone()).context(|| format!("open the log {}", target.path.display()))?)
@@ -62,7 +62,7 @@ impl Running {
         };
         let (ends, stdio) = streams(&spec).context(|| "make the container's streams".into())?;
         let cgroup = nursery.cgroup(&spec)?;
-        let born = match nursery.start(&spec, cgroup.as_ref(), stdio) {
+        let born = match nursery.start(&spec, cgroup.as_ref(), beside, stdio) {
             Ok(born) => born,
             Err(fault) => {
                 let _emptied = cgroup.map(|cgroup| cgroup.remove());
@@ -164,9 +164,15 @@ impl Running {
         sys::kill(self.pid, signal)
     }
 
+    pub fn kill(&self) -> io::Result<()> {
+        self.signal(libc::SIGKILL)?;
+        self.cgroup.iter().for_each(Cgroup::hasten);
+        Ok(())
+    }
+
     /// Takes in that the first process has ended: the rest of the output, the leftovers, the reason.
     pub fn end(&mut self, ended: Ended, nursery: &Nursery) -> Exit {
-        if !nursery.ends_whole() {
+        if !nursery.ends_whole(&self.spec) {
             let mark = leftovers::mark(&nursery.sandbox.id, &self.spec.id);
             leftovers::kill_container(&mark, self.started.process.pid, self.cgroup.as_ref());
         }

@@ -240,7 +240,7 @@ impl Shim {
                 done
             }
             Request::Kill { container } => {
-                self.living(&container)?.signal(libc::SIGKILL).context(|| format!("kill {container}"))?;
+                self.living(&container)?.kill().context(|| format!("kill {container}"))?;
                 done
             }
             Request::Exec { container, exec } => self.exec(number, &container, exec, fds),
@@ -308,7 +308,8 @@ impl Shim {
         if self.containers.contains_key(&spec.id) {
             return Err(Fault::invalid(format!("container {} exists already", spec.id)));
         }
-        let running = Running::start(&self.nursery, spec)?;
+        let beside = spec.beside.as_ref().map(|name| self.first_process_of(name)).transpose()?;
+        let running = Running::start(&self.nursery, spec, beside)?;
         let record = Record::Started {
             container: running.spec.id.clone(),
             name: running.spec.name.clone(),
@@ -319,6 +320,13 @@ impl Shim {
         let started = running.started.clone();
         self.containers.insert(running.spec.id.clone(), running);
         Ok(started)
+    }
+
+    fn first_process_of(&self, name: &str) -> Result<i32, Fault> {
+        let mut alive = self.containers.values().filter(|container| container.exit.is_none());
+        let found = alive.find(|container| container.spec.name == name);
+        let found = found.ok_or_else(|| Fault::invalid(format!("the target container {name} is not running")))?;
+        Ok(found.started.process.pid)
     }
 
     fn exec(
@@ -400,7 +408,7 @@ impl Shim {
     fn stop(&mut self) {
         self.is_stopping = true;
         for container in self.containers.values().filter(|container| container.exit.is_none()) {
-            let _ended_already = container.signal(libc::SIGKILL);
+            let _ended_already = container.kill();
         }
     }
 

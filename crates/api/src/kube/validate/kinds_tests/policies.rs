@@ -215,16 +215,6 @@ fn broken_storage_kinds() {
             r#"volumeBindingMode: Invalid value: "WaitForFirstConsumer": field is immutable"#,
         ],
     );
-    check(
-        "storage.k8s.io",
-        "VolumeAttachment",
-        json!({}),
-        &[
-            "spec.attacher: Required value",
-            r#"spec.nodeName: Invalid value: "": a lowercase RFC 1123 subdomain…"#,
-            "spec.source: Required value: must specify exactly one of inlineVolumeSpec and persistentVolumeName",
-        ],
-    );
 }
 
 #[test]
@@ -397,19 +387,6 @@ fn broken_policies() {
             "spec.scaleTargetRef.name: Required value",
         ],
     );
-    check(
-        "admissionregistration.k8s.io",
-        "ValidatingWebhookConfiguration",
-        json!({"webhooks": [{"name": "a", "timeoutSeconds": 31, "failurePolicy": "Hope"}]}),
-        &[
-            "webhooks[0].admissionReviewVersions: Required value: must specify one of v1, v1beta1",
-            "webhooks[0].clientConfig: Required value: exactly one of url or service is required",
-            r#"webhooks[0].failurePolicy: Unsupported value: "Hope": supported values: "Fail", "Ignore""#,
-            r#"webhooks[0].name: Invalid value: "a": should be a domain with at least three segments separated by dots"#,
-            "webhooks[0].sideEffects: Required value: must specify one of None, NoneOnDryRun",
-            "webhooks[0].timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds",
-        ],
-    );
     check("node.k8s.io", "RuntimeClass", json!({}), &[r#"handler: Invalid value: "": a lowercase RFC 1123 label…"#]);
     check_change(
         "node.k8s.io",
@@ -457,24 +434,4 @@ fn broken_reviews() {
         json!({"spec": {"replicas": -1}}),
         &["spec.replicas: Invalid value: -1: must be greater than or equal to 0"],
     );
-}
-
-#[test]
-fn broken_device_claims() {
-    let claim = |requests: Value| json!({"spec": {"devices": {"requests": requests}}});
-    let (group, path) = ("resource.k8s.io", "spec.devices.requests");
-    let requests = json!([{"name": "a", "exactly": {"count": -1}}, {"name": "a"}]);
-    check(
-        group,
-        "ResourceClaim",
-        claim(requests),
-        &[
-            &format!("{path}[0].exactly.count: Invalid value: -1: must be greater than zero"),
-            &format!("{path}[0].exactly.deviceClassName: Required value"),
-            &format!("{path}[1]: Required value: exactly one of `exactly` or `firstAvailable` is required"),
-            &format!(r#"{path}[1].name: Duplicate value: "a""#),
-        ],
-    );
-    let good = |name: &str| claim(json!([{"name": name, "exactly": {"deviceClassName": "c"}}]));
-    check_change(group, "ResourceClaim", good("a"), good("b"), &["spec: Invalid value: {…"]);
 }
