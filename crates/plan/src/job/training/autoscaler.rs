@@ -1,11 +1,9 @@
 //! The HorizontalPodAutoscaler of an elastic job with metrics (spec PT 17).
 
 use super::environment;
+use super::owned::{changes, own};
 use super::round::Round;
-use crate::control::{Action, Propagation, difference};
-use crate::job::head::target_of;
 use serde_json::{Map, Value, json};
-use volley_api::kube::{at, text};
 use volley_api::kubeflow::API_VERSION;
 
 /// Keeps the autoscaler as the elastic policy asks, or none (PT-ELA-1, PT-ELA-3).
@@ -16,34 +14,24 @@ pub fn sync(round: &mut Round) {
         }
         return;
     };
-    let Some(existing) = own(round) else {
-        let metadata = round.head.owned(&round.job.name);
-        let object = json!({
-            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": metadata, "spec": wanted,
-        });
-        round.plan.actions.push(Action::Create { object, event: None });
-        return;
-    };
-    let mut patch = Map::new();
-    for (key, value) in wanted {
-        let old = at(existing, "spec").and_then(|spec| spec.get(&key)).unwrap_or(&Value::Null);
-        patch.extend(difference(old, &value).map(|inner| (key, inner)));
-    }
-    if !patch.is_empty() {
-        round.plan.actions.push(Action::Patch { target: target_of(existing), patch: json!({ "spec": patch }) });
+    match own(round, round.seen.autoscaler) {
+        Some(existing) => {
+            let patch = changes(existing.get("spec"), wanted);
+            patch.into_iter().for_each(|patch| round.patch(existing, json!({ "spec": patch })));
+        }
+        None => {
+            let metadata = round.head.owned(&round.job.name);
+            round.create(json!({
+                "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": metadata, "spec": wanted,
+            }));
+        }
     }
 }
 
 pub fn remove(round: &mut Round) {
-    let is_going = |object: &&Value| !text(object, "metadata.deletionTimestamp").is_empty();
-    if let Some(existing) = own(round).filter(|object| !is_going(object)) {
-        let target = target_of(existing);
-        round.plan.actions.push(Action::Delete { target, propagation: Propagation::Background });
+    if let Some(existing) = own(round, round.seen.autoscaler) {
+        round.delete(existing);
     }
-}
-
-fn own<'a>(round: &Round<'a>) -> Option<&'a Value> {
-    round.seen.autoscaler.filter(|object| round.head.controls_object(object))
 }
 
 fn spec(round: &Round) -> Option<Map<String, Value>> {

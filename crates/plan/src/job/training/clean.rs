@@ -3,25 +3,26 @@
 use super::round::Round;
 use super::{autoscaler, conditions, group};
 use crate::control::{Action, Propagation, pods, seconds_since};
-use crate::job::head::target_of;
+use crate::job::ending;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use volley_api::kube::text;
 use volley_api::kubeflow::job::CleanPodPolicy;
 
 impl Round<'_> {
     pub fn delete_pod(&mut self, pod: &Pod) {
         let name = pod.metadata.name.as_deref().unwrap_or_default();
-        self.plan.actions.push(crate::job::ending::delete_pod(pod));
+        self.plan.actions.push(ending::delete_pod(pod));
         self.plan.events.push(self.voice.normal("SuccessfulDeletePod", format!("Deleted pod: {name}")));
     }
 
     pub fn delete_service(&mut self, service: &Value) {
-        let target = target_of(service);
-        let event = self.voice.normal("SuccessfulDeleteService", format!("Deleted service: {}", target.name));
-        self.plan.events.push(event);
-        self.plan.actions.push(Action::Delete { target, propagation: Propagation::Background });
+        if self.delete(service) {
+            let message = format!("Deleted service: {}", text(service, "metadata.name"));
+            self.plan.events.push(self.voice.normal("SuccessfulDeleteService", message));
+        }
     }
 }
 

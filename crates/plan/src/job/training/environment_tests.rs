@@ -41,6 +41,27 @@ fn example_a_every_rank_has_its_address_book() {
     assert_eq!(strict.environment("x-worker-1").keys().filter(|name| name.contains("RDZV")).count(), 0);
 }
 
+/// The command line of seed 004, which the shell of the container fills in.
+// PT-RDZV-3, PT-RDZV-5
+#[test]
+fn every_variable_of_the_tutorials_command_line_has_a_value() {
+    let line = "mkdir -p /tmp/logs && torchrun --nnodes ${PET_NNODES} --nproc_per_node ${PET_NPROC_PER_NODE} \
+        --rdzv_id ${PET_RDZV_ID} --rdzv_backend ${PET_RDZV_BACKEND} --rdzv_endpoint ${PET_RDZV_ENDPOINT} train.py";
+    let container = json!({"name": "pytorch", "image": "i", "command": ["/bin/sh", "-c"], "args": [line]});
+    let replica = json!({"template": {"spec": {"containers": [container]}}});
+    let specs = json!({"Master": replica, "Worker": replica});
+    for elastic in [Value::Null, json!({}), json!({"minReplicas": 1})] {
+        let spec = json!({"pytorchReplicaSpecs": specs, "elasticPolicy": elastic});
+        let stage = settled(Stage::torch(2, "OnFailure", spec));
+        for pod in stage.pods() {
+            assert_eq!(stage.pod(&pod)["spec"]["containers"][0]["args"], json!([line]), "it is not rewritten");
+            let variables = stage.environment(&pod);
+            let names = line.split("${").skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name);
+            names.for_each(|name| assert!(!variables[name].is_empty(), "{pod} {name} {elastic}"));
+        }
+    }
+}
+
 /// Worked example B.
 // PT-ENV-2, PT-ENV-3, PT-ENV-5
 #[test]

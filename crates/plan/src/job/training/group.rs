@@ -1,9 +1,8 @@
 //! The PodGroup by which a gang scheduler places a job's pods together (spec PT 16).
 
+use super::owned::{changes, own};
 use super::round::Round;
 use super::{Gang, environment};
-use crate::control::{Action, Propagation, difference};
-use crate::job::head::target_of;
 use serde_json::{Map, Value, json};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -24,51 +23,37 @@ pub fn holds_back(round: &mut Round) -> bool {
     let Some(gang) = &round.settings.gang else {
         return false;
     };
-    let wanted = spec(round, gang);
-    match own(round) {
+    let mut wanted = spec(round, gang);
+    let group = own(round, round.seen.pod_group);
+    match group {
         None => create(round, gang, wanted),
         Some(group) => {
-            let patch = changes(group, wanted);
-            round.plan.actions.extend(patch.map(|patch| Action::Patch { target: target_of(group), patch }));
+            // A group stays in the queue where it waits.
+            if let (Some(queue), true) = (at(group, "spec.queue"), wanted.contains_key("queue")) {
+                wanted.insert("queue".to_owned(), queue.clone());
+            }
+            let patch = changes(group.get("spec"), wanted);
+            patch.into_iter().for_each(|patch| round.patch(group, json!({ "spec": patch })));
         }
     }
-    let phase = own(round).map_or("", |group| text(group, "status.phase"));
     match gang {
-        Gang::Volcano => matches!(phase, "" | "Pending"),
+        Gang::Volcano => matches!(group.map_or("", |group| text(group, "status.phase")), "" | "Pending"),
         Gang::Plugins(_) => false,
     }
 }
 
-/// What of the group's spec must change; its queue is kept once it has one.
-fn changes(group: &Value, mut wanted: Map<String, Value>) -> Option<Value> {
-    let current = at(group, "spec").and_then(Value::as_object).cloned().unwrap_or_default();
-    if let Some(queue) = current.get("queue").filter(|_| wanted.contains_key("queue")) {
-        wanted.insert("queue".to_owned(), queue.clone());
-    }
-    let mut patch = Map::new();
-    for (key, value) in wanted {
-        let old = current.get(&key).unwrap_or(&Value::Null);
-        patch.extend(difference(old, &value).map(|inner| (key, inner)));
-    }
-    (!patch.is_empty()).then(|| json!({ "spec": patch }))
-}
-
-fn own<'a>(round: &Round<'a>) -> Option<&'a Value> {
-    round.seen.pod_group.filter(|group| round.head.controls_object(group))
-}
-
 pub fn remove(round: &mut Round) {
-    let is_going = |group: &&Value| !text(group, "metadata.deletionTimestamp").is_empty();
-    let Some(group) = own(round).filter(|group| !is_going(group)) else {
+    let Some(group) = own(round, round.seen.pod_group) else {
         return;
     };
-    let target = target_of(group);
-    let told = [
-        round.voice.normal("JobTerminated", "Job has been terminated. Deleting PodGroup"),
-        round.voice.normal("SuccessfulDeletePodGroup", format!("Deleted PodGroup: {}", target.name)),
-    ];
-    round.plan.events.extend(told);
-    round.plan.actions.push(Action::Delete { target, propagation: Propagation::Background });
+    if round.delete(group) {
+        let message = format!("Deleted PodGroup: {}", text(group, "metadata.name"));
+        let told = [
+            round.voice.normal("JobTerminated", "Job has been terminated. Deleting PodGroup"),
+            round.voice.normal("SuccessfulDeletePodGroup", message),
+        ];
+        round.plan.events.extend(told);
+    }
 }
 
 fn create(round: &mut Round, gang: &Gang, spec: Map<String, Value>) {
@@ -80,8 +65,7 @@ fn create(round: &mut Round, gang: &Gang, spec: Map<String, Value>) {
     if !round.head.annotations.is_empty() {
         metadata["annotations"] = json!(round.head.annotations);
     }
-    let object = json!({ "apiVersion": version, "kind": "PodGroup", "metadata": metadata, "spec": spec });
-    round.plan.actions.push(Action::Create { object, event: None });
+    round.create(json!({ "apiVersion": version, "kind": "PodGroup", "metadata": metadata, "spec": spec }));
 }
 
 fn spec(round: &Round, gang: &Gang) -> Map<String, Value> {

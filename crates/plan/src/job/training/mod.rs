@@ -1,8 +1,8 @@
 //! Kubeflow's training jobs: one lifecycle for PyTorchJob and its siblings, which differ by their row.
 //!
 //! `plan` takes a job with what exists of it and returns what to do. Reading order: `round` (the steps of one pass),
-//! `conditions`, `outcome` (how a job ends), `restart`, `limits`, `clean`, `pods`, `environment`, `services`, `group`,
-//! `autoscaler`, `report`, `mpi`, `metrics`. Whatever must outlive a pass is in the job's status or annotations, never in memory.
+//! `conditions`, `outcome` (how a job ends), `restart`, `limits`, `clean`, `pods`, `environment`, `services`, `owned`,
+//! `group`, `autoscaler`, `report`, `mpi`, `metrics`. Whatever must outlive a pass is in the job's status or annotations, never in memory.
 
 mod autoscaler;
 mod clean;
@@ -14,6 +14,7 @@ mod limits;
 pub mod metrics;
 mod mpi;
 mod outcome;
+mod owned;
 mod pods;
 mod report;
 mod restart;

@@ -1,8 +1,8 @@
 //! MPIJob: a launcher that reaches its workers through `kubectl exec`, by a hostfile and scripts on a volume (PT 22).
 
+use super::owned::{changes, own};
 use super::round::Round;
-use crate::control::{Action, difference, pods};
-use crate::job::head::target_of;
+use crate::control::pods;
 use crate::job::template::{push, put_variable};
 use serde_json::{Value, json};
 use volley_api::kube::{at, items_mut, text};
@@ -22,18 +22,13 @@ pub fn sync(round: &mut Round) {
     for wanted in helpers(round) {
         let same =
             |seen: &&Value| seen["kind"] == wanted["kind"] && seen["metadata"]["name"] == wanted["metadata"]["name"];
-        let own = round.seen.helpers.iter().filter(|seen| round.head.controls_object(seen)).find(same);
-        let Some(existing) = own else {
-            round.plan.actions.push(Action::Create { object: wanted, event: None });
+        let Some(existing) = own(round, round.seen.helpers.iter().find(same)) else {
+            round.create(wanted);
             continue;
         };
-        for part in ["data", "rules"] {
-            let old = existing.get(part).unwrap_or(&Value::Null);
-            let change = wanted.get(part).and_then(|new| difference(old, new));
-            let action =
-                change.map(|patch| Action::Patch { target: target_of(existing), patch: json!({ part: patch }) });
-            round.plan.actions.extend(action);
-        }
+        let parts = ["data", "rules"].into_iter();
+        let parts = parts.filter_map(|part| Some((part.to_owned(), wanted.get(part)?.clone()))).collect();
+        changes(Some(existing), parts).into_iter().for_each(|patch| round.patch(existing, patch));
     }
 }
 

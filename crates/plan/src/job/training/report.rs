@@ -58,12 +58,12 @@ fn tell(round: &mut Round, pod: &Pod, facts: Vec<Fact>) {
 
 /// What is wrong with a pod that should run: its containers' states, else its init containers', else its newest
 /// condition (PT-EVT-1).
-fn abnormal(round: &Round, pod: &Pod) -> Vec<Fact> {
-    let with_state = |statuses: &'static str| -> Vec<&ContainerStatus> {
-        let all = if statuses == "init" { pods::init_container_statuses(pod) } else { pods::container_statuses(pod) };
-        all.iter().filter(|status| status.state.is_some()).collect()
-    };
-    let statuses = Some(with_state("regular")).filter(|list| !list.is_empty()).unwrap_or_else(|| with_state("init"));
+fn abnormal<'a>(round: &Round, pod: &'a Pod) -> Vec<Fact> {
+    let with_state = |all: &'a [ContainerStatus]| all.iter().filter(|status| status.state.is_some()).collect();
+    let mut statuses: Vec<&ContainerStatus> = with_state(pods::container_statuses(pod));
+    if statuses.is_empty() {
+        statuses = with_state(pods::init_container_statuses(pod));
+    }
     if statuses.is_empty() {
         return newest_condition(pod).and_then(|condition| condition_fact(round, pod, condition)).into_iter().collect();
     }

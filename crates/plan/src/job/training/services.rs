@@ -21,8 +21,7 @@ pub fn sync(round: &mut Round, replica: &Replica) {
     let of_type = round.services.values().copied().filter(|service| label(service, REPLICA_TYPE) == type_);
     let beyond =
         |service: &&Value| label(service, REPLICA_INDEX).parse().is_ok_and(|index: i32| index >= replica.count);
-    let surplus: Vec<_> =
-        of_type.filter(beyond).filter(|service| text(service, "metadata.deletionTimestamp").is_empty()).collect();
+    let surplus: Vec<_> = of_type.filter(beyond).collect();
     surplus.into_iter().for_each(|service| round.delete_service(service));
     for index in 0..replica.count {
         let name = round.job.pod_name(replica.type_, index);
