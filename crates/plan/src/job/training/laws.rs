@@ -5,6 +5,7 @@ use crate::control::Plan;
 use crate::control::world::World;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use volley_api::kubeflow::kinds::{Kind, ROWS, Row};
 
 /// Something that happens to a job from outside.
 #[derive(Debug, Clone, Copy)]
@@ -35,27 +36,41 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-/// A job of any shape: kind, whether it has a leader, policy, scope, run policy.
-fn job() -> impl Strategy<Value = (bool, bool, &'static str, bool, Value)> {
+/// A job of any kind and shape.
+#[derive(Debug, Clone)]
+struct Shape {
+    row: &'static Row,
+    has_leader: bool,
+    is_elastic: bool,
+    policy: &'static str,
+    restarts_as_whole: bool,
+    run_policy: Value,
+}
+
+fn job() -> impl Strategy<Value = Shape> {
+    let row = prop_oneof![4 => Just(&ROWS[0]), 1 => (1..ROWS.len()).prop_map(|index| &ROWS[index])];
     let policy = prop_oneof![Just("Never"), Just("OnFailure"), Just("Always"), Just("ExitCode")];
     let clean = prop_oneof![Just("None"), Just("Running"), Just("All")];
     let limits = (proptest::option::of(0..3i32), proptest::option::of(20..60i64));
-    (any::<bool>(), any::<bool>(), policy, any::<bool>(), (clean, limits)).prop_map(
-        |(has_master, is_elastic, policy, is_whole, (clean, (backoff, deadline)))| {
-            let run = json!({"cleanPodPolicy": clean, "backoffLimit": backoff, "activeDeadlineSeconds": deadline});
-            (has_master, is_elastic, policy, is_whole, run)
+    (row, any::<[bool; 3]>(), policy, clean, limits).prop_map(
+        |(row, [has_leader, is_elastic, restarts_as_whole], policy, clean, (backoff, deadline))| {
+            let run_policy =
+                json!({"cleanPodPolicy": clean, "backoffLimit": backoff, "activeDeadlineSeconds": deadline});
+            Shape { row, has_leader, is_elastic, policy, restarts_as_whole, run_policy }
         },
     )
 }
 
-fn make((has_master, is_elastic, policy, is_whole, run): (bool, bool, &str, bool, Value)) -> Stage {
-    let mut replicas = vec![("Worker", 2, policy)];
-    if has_master {
-        replicas.push(("Master", 1, policy));
-    }
+fn make(shape: &Shape) -> Stage {
+    let mut replicas = vec![("Worker", 2, shape.policy)];
+    let needs_leader = matches!(shape.row.kind, Kind::XgBoost | Kind::Mpi);
+    let leader = shape.row.leaders.first().filter(|_| shape.has_leader || needs_leader);
+    replicas.extend(leader.map(|type_| (*type_, 1, shape.policy)));
+    let is_elastic = shape.is_elastic && shape.row.kind == Kind::PyTorch;
     let elastic = if is_elastic { json!({"minReplicas": 1, "maxReplicas": 3}) } else { Value::Null };
-    let mut stage = Stage::of("PyTorchJob", &replicas, json!({"runPolicy": run, "elasticPolicy": elastic}));
-    if is_whole {
+    let spec = json!({"runPolicy": shape.run_policy, "elasticPolicy": elastic});
+    let mut stage = Stage::of(shape.row.name, &replicas, spec);
+    if shape.restarts_as_whole {
         stage.edit(json!({"metadata": {"annotations": {"volley.dev/restart-scope": "job"}}}));
     }
     stage
@@ -98,7 +113,7 @@ fn happen(stage: &mut Stage, what: Happening) {
         }
         Happening::Suspended(is_so) => stage.edit(json!({"spec": {"runPolicy": {"suspend": is_so}}})),
         Happening::Scaled(count) => {
-            stage.edit(json!({"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": count}}}}));
+            stage.edit(json!({"spec": {stage.row.replica_specs: {"Worker": {"replicas": count}}}}));
         }
         Happening::Passes(seconds) => stage.world.second += seconds,
     }
@@ -132,10 +147,13 @@ fn check_counts(stage: &Stage) {
     if is_terminal(stage) || stage.conditions().iter().any(|condition| condition == "Suspended") {
         return;
     }
-    for type_ in ["Master", "Worker"] {
-        let prefix = format!("x-{}-", type_.to_lowercase());
+    for type_ in stage.row.replica_types {
+        let label = type_.to_lowercase();
+        let is_of_type = |pod: &&String| {
+            stage.pod(pod)["metadata"]["labels"]["training.kubeflow.org/replica-type"] == label.as_str()
+        };
         let mut expected = [0, 0, 0];
-        for pod in stage.pods().iter().filter(|pod| pod.starts_with(&prefix)) {
+        for pod in stage.pods().iter().filter(is_of_type) {
             let is_going = !stage.pod(pod)["metadata"]["deletionTimestamp"].is_null();
             match (stage.pod(pod)["status"]["phase"].as_str(), is_going) {
                 (Some("Running"), false) => expected[0] += 1,
@@ -169,7 +187,7 @@ proptest! {
         job in job(),
         happenings in proptest::collection::vec(happening(), 0..24),
     ) {
-        let mut stage = make(job);
+        let mut stage = make(&job);
         stage.settle();
         let mut end = None;
         for what in happenings {
@@ -192,8 +210,8 @@ proptest! {
         happenings in proptest::collection::vec(happening(), 0..16),
         deaths in proptest::collection::vec(0..4usize, 64),
     ) {
-        let mut calm = make(job.clone());
-        let mut shaken = make(job);
+        let mut calm = make(&job);
+        let mut shaken = make(&job);
         let mut deaths = deaths.into_iter().cycle();
         calm.settle();
         shaken.settle();
@@ -216,7 +234,7 @@ proptest! {
         job in job(),
         happenings in proptest::collection::vec(happening(), 0..12),
     ) {
-        let mut stage = make(job);
+        let mut stage = make(&job);
         stage.settle();
         for what in happenings {
             happen(&mut stage, what);
