@@ -5,5 +5,6 @@ pub mod admit;
 pub mod bootstrap;
 pub mod control;
 pub mod custom;
+pub mod job;
 pub mod node;
 pub mod object;

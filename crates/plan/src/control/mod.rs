@@ -5,10 +5,10 @@
 
 mod claim;
 mod percent;
-mod pods;
+pub(crate) mod pods;
 
 pub mod job;
-mod job_indexes;
+pub(crate) mod job_indexes;
 mod job_pods;
 mod job_policy;
 mod job_scale;
@@ -40,7 +40,7 @@ mod deployment_tests;
 #[cfg(test)]
 mod job_tests;
 #[cfg(test)]
-mod world;
+pub(crate) mod world;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
@@ -66,7 +66,7 @@ impl Plan {
     }
 
     /// Asks for another visit in `seconds`, keeping an earlier one that was asked for already.
-    fn requeue(&mut self, seconds: i64) {
+    pub(crate) fn requeue(&mut self, seconds: i64) {
         let seconds = u64::try_from(seconds).unwrap_or(0).max(1);
         self.requeue_after = Some(self.requeue_after.map_or(seconds, |earlier| earlier.min(seconds)));
     }
@@ -182,9 +182,9 @@ pub struct Event {
 
 /// Who speaks about which object: makes the events of one controller for one object.
 #[derive(Clone)]
-struct Voice {
-    about: Target,
-    component: &'static str,
+pub(crate) struct Voice {
+    pub(crate) about: Target,
+    pub(crate) component: &'static str,
 }
 
 impl Voice {
@@ -192,11 +192,11 @@ impl Voice {
         Voice { about: Target::of(object), component }
     }
 
-    fn normal(&self, reason: &str, message: impl Into<String>) -> Event {
+    pub(crate) fn normal(&self, reason: &str, message: impl Into<String>) -> Event {
         self.event(EventType::Normal, reason, message.into())
     }
 
-    fn warning(&self, reason: &str, message: impl Into<String>) -> Event {
+    pub(crate) fn warning(&self, reason: &str, message: impl Into<String>) -> Event {
         self.event(EventType::Warning, reason, message.into())
     }
 
@@ -226,7 +226,7 @@ fn controller_reference<T: Resource + Metadata<Ty = ObjectMeta>>(owner: &T) -> O
 }
 
 /// The uid of the owner that controls the object, if one does.
-fn controller_uid(metadata: &ObjectMeta) -> Option<&str> {
+pub(crate) fn controller_uid(metadata: &ObjectMeta) -> Option<&str> {
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
     owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
 }
@@ -245,21 +245,21 @@ fn without_finalizer<T: Resource + Metadata<Ty = ObjectMeta>>(object: &T, finali
 }
 
 /// The metadata's name, or `""`: every stored object has one.
-fn name_of(metadata: &ObjectMeta) -> &str {
+pub(crate) fn name_of(metadata: &ObjectMeta) -> &str {
     metadata.name.as_deref().unwrap_or_default()
 }
 
-fn uid_of(metadata: &ObjectMeta) -> &str {
+pub(crate) fn uid_of(metadata: &ObjectMeta) -> &str {
     metadata.uid.as_deref().unwrap_or_default()
 }
 
 /// A wire time: Kubernetes keeps whole seconds, so a time that is compared later must not carry more.
-fn wire_time(now: Timestamp) -> Time {
+pub(crate) fn wire_time(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).expect("a timestamp's seconds make a timestamp"))
 }
 
 /// Whole seconds from `then` until `now`; negative when `then` lies ahead.
-fn seconds_since(then: Timestamp, now: Timestamp) -> i64 {
+pub(crate) fn seconds_since(then: Timestamp, now: Timestamp) -> i64 {
     now.as_second() - then.as_second()
 }
 

@@ -48,6 +48,11 @@ impl World {
         of_kind.map(|(_, object)| serde_json::from_value(object.clone()).unwrap()).collect()
     }
 
+    /// All objects of a kind, as they are stored.
+    pub fn of_kind(&self, kind: &str) -> Vec<Value> {
+        self.objects.iter().filter(|((k, _), _)| k == kind).map(|(_, object)| object.clone()).collect()
+    }
+
     pub fn get<T: DeserializeOwned + Resource>(&self, name: &str) -> T {
         serde_json::from_value(self.raw(T::KIND, name).clone()).unwrap()
     }
