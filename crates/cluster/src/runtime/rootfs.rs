@@ -115,7 +115,8 @@ fn overlay(lower: &[PathBuf], scratch: &Path, target: &Path, is_rootless: bool) 
         options.push(key);
         options.push(escaped(path));
     }
-    options.push(if is_rootless { ",userxattr" } else { "" });
+    // A writable layer goes with its container. Were it synced at its end, all that waits for the disk would be, too.
+    options.push(if is_rootless { ",volatile,userxattr" } else { ",volatile" });
     if options.len() <= OPTIONS_BYTES_MAX {
         return match options.to_str() {
             Some(options) => sys::mount("overlay", target, "overlay", 0, options),
@@ -125,7 +126,7 @@ fn overlay(lower: &[PathBuf], scratch: &Path, target: &Path, is_rootless: bool) 
     let mut settings: Vec<(&str, &std::ffi::OsStr)> =
         lower.iter().map(|layer| ("lowerdir+", layer.as_os_str())).collect();
     settings.extend([("upperdir", upper.as_os_str()), ("workdir", work.as_os_str())]);
-    let flags: &[&str] = if is_rootless { &["userxattr"] } else { &[] };
+    let flags: &[&str] = if is_rootless { &["volatile", "userxattr"] } else { &["volatile"] };
     sys::move_mount(sys::file_system("overlay", &settings, flags)?, target)
 }
 
