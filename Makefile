@@ -37,7 +37,9 @@ demo: setup build ## Show the main job: a cluster comes up and kubectl works wit
 gpu-proof: build ## Show on a machine with an NVIDIA GPU what docs/notes/gpu.md says (as root)
 	VOLLEY=$(abspath $(TARGET)/release/volley) tests/gpu-proof.sh
 
-bench: setup build ## Measure, and print the figures that bench/README.md explains
+bench: ## Measure, and print the figures that bench/README.md explains (pods need root)
+	tests/setup.sh bench
+	cargo build --release -p volley
 	cargo run --release -p volley-bench
 
 clean: ## Remove what was built and installed below this folder

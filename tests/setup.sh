@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the tests need and this machine lacks; a second run finds everything and changes nothing.
+# `setup.sh bench` also installs the programs that pods and images are measured beside.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -45,6 +46,13 @@ need iptables iptables
 need setpriv util-linux
 need docker-registry docker-registry
 need python3 python3
+if [ "${1:-}" = bench ]; then
+    need crun crun
+    need runc runc
+    need skopeo skopeo
+    need umoci umoci
+    need zstd zstd
+fi
 python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
 install_packages
 install_python_clients

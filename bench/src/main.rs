@@ -1,14 +1,16 @@
-//! Measures a release build of `volley cluster` as its clients meet it: over TLS on loopback, with durable writes.
+//! Measures a release build of volley as its clients meet it: the API over TLS on loopback, with durable writes, and pods
+//! from their submission until they run.
 //!
 //! Every figure stands beside a reference taken in the same run on the same machine, because only the ratio travels
 //! from one machine to another. `make bench` builds and runs it; `bench/README.md` explains the method.
-//! Usage: `volley-bench [quick] [against=KUBECONFIG] [PATH-OF-VOLLEY]`.
+//! Usage: `volley-bench [quick] [api|node] [against=KUBECONFIG] [PATH-OF-VOLLEY]`.
 
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
 mod measure;
 mod watches;
 mod full;
+mod node;
 mod pods;
 mod reference;
 mod hello;
@@ -18,7 +20,7 @@ mod table;
 
 use anyhow::Result;
 use process::Server;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use table::Table;
 use tokio::runtime::Builder;
 use wire::Access;
@@ -32,16 +34,17 @@ fn main() -> Result<()> {
     if words == ["hello"] {
         return runtime.block_on(hello::serve());
     }
-    let quick = words.iter().any(|word| word == "quick");
+    let has = |wanted: &str| words.iter().any(|word| word == wanted);
     let other = words.iter().find_map(|word| word.strip_prefix("against="));
-    let program = match words.iter().find(|word| *word != "quick" && !word.starts_with("against=")) {
+    let is_path = |word: &&String| !["quick", "api", "node"].contains(&word.as_str()) && !word.starts_with("against=");
+    let program = match words.iter().find(is_path) {
         Some(path) => PathBuf::from(path),
         None => std::env::current_exe()?.with_file_name("volley"),
     };
     anyhow::ensure!(program.exists(), "no `{}`\nhint: `make bench` builds it first", program.display());
     match other {
         Some(kubeconfig) => runtime.block_on(compare(program, kubeconfig)),
-        None => runtime.block_on(run(program, quick)),
+        None => runtime.block_on(run(program, has("quick"), (!has("node"), !has("api")))),
     }
 }
 
@@ -56,26 +59,35 @@ async fn compare(program: PathBuf, kubeconfig: &str) -> Result<()> {
     Ok(())
 }
 
-async fn run(program: PathBuf, quick: bool) -> Result<()> {
+async fn run(program: PathBuf, quick: bool, (api, node): (bool, bool)) -> Result<()> {
     // `TMPDIR` decides which disk is measured.
     let folder = tempfile::tempdir()?;
     let mut table = Table::default();
-    measure::start(&program, folder.path(), &mut table).await?;
-    let home = folder.path().join("home");
-    let server = Server::start(&program, &home).await?;
+    if api {
+        run_api(&program, folder.path(), quick, &mut table).await?;
+    }
+    if node {
+        node::run(&program, folder.path(), quick, &mut table).await?;
+    }
+    println!("{}", table.render());
+    Ok(())
+}
+
+async fn run_api(program: &Path, folder: &Path, quick: bool, table: &mut Table) -> Result<()> {
+    measure::start(program, folder, table).await?;
+    let server = Server::start(program, &folder.join("home")).await?;
     let hello = Server::hello()?;
-    measure::creates(&server, &hello, folder.path(), &mut table).await?;
-    measure::gets(&server, &hello, &mut table).await?;
-    watches::fan_out(&server, &hello, quick, &mut table).await?;
+    measure::creates(&server, &hello, folder, table).await?;
+    measure::gets(&server, &hello, table).await?;
+    watches::fan_out(&server, &hello, quick, table).await?;
     drop(server);
     let scales: &[usize] = if quick { &[1_000, 10_000] } else { &[1_000, 10_000, 100_000] };
     for pods in scales {
-        let home = folder.path().join(format!("home-{pods}"));
-        let server = Server::start(&program, &home).await?;
-        full::memory_and_lists(&server, *pods, &mut table).await?;
+        let home = folder.join(format!("home-{pods}"));
+        let server = Server::start(program, &home).await?;
+        full::memory_and_lists(&server, *pods, table).await?;
         drop(server);
-        full::restart(&program, &home, *pods, &mut table).await?;
+        full::restart(program, &home, *pods, table).await?;
     }
-    println!("{}", table.render());
     Ok(())
 }

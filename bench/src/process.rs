@@ -29,13 +29,13 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// A cluster on this home.
+    /// A cluster on this home, without a node: `node` measures that.
     pub async fn start(program: &Path, home: &Path) -> Result<Server> {
         fs::create_dir_all(home)?;
         let _ = fs::remove_file(home.join("kubeconfig"));
         let address = free_address()?;
         let mut command = Command::new(program);
-        command.args(["cluster", "--listen", &address.to_string(), "--home"]).arg(home);
+        command.args(["cluster", "--no-node", "--listen", &address.to_string(), "--home"]).arg(home);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let begun = Instant::now();
         let child = command.spawn().with_context(|| format!("failed to run `{}`", program.display()))?;
@@ -62,13 +62,17 @@ impl Server {
         Ok(Server { child, access, started_in: begun.elapsed() })
     }
 
-    /// Resident memory in MB, as the kernel counts it.
     pub fn resident_mb(&self) -> Result<f64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("VmRSS is in status")?;
-        let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse()?;
-        Ok(kilobytes / 1024.0)
+        resident_mb(self.child.id())
     }
+}
+
+/// Resident memory in MB, as the kernel counts it.
+pub fn resident_mb(pid: u32) -> Result<f64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("VmRSS is in status")?;
+    let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse()?;
+    Ok(kilobytes / 1024.0)
 }
 
 fn free_address() -> Result<SocketAddr> {

@@ -97,6 +97,14 @@ pub enum Connection {
 }
 
 impl Connection {
+    /// For requests beside each other, which HTTP/2 alone has.
+    pub fn twin(&self) -> Result<Connection> {
+        match self {
+            Connection::Http1(_) => bail!("requests of HTTP/1.1 follow each other"),
+            Connection::Http2(sender) => Ok(Connection::Http2(sender.clone())),
+        }
+    }
+
     /// Sends a request and hands out the answer when its head is there.
     pub async fn open(&mut self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>> {
         let uri = match self {

@@ -3,7 +3,7 @@
 //! Its machine had 16 cores and 60 GB; where this one is smaller, the templates' processors and memory shrink with it.
 
 use crate::command::eventually;
-use crate::world::World;
+use crate::world::{Say, World, pod};
 use serde_json::{Value, json};
 
 const JOB_SPEC: &str = include_str!("seed-002/job-spec.yaml");
@@ -99,6 +99,21 @@ fn grants_survive_a_death_of_volley() {
 }
 
 /// The kernel mounts NFS where it can; where it cannot, the pod says so.
+#[test]
+fn gpus_of_a_pod_deleted_by_force_pass_on_when_it_has_ended() {
+    let world = world();
+    let greedy = |name: &str, script: &str| {
+        pod(name, script).main(json!({"resources": {"limits": {"nvidia.com/gpu": "4"}}}))
+    };
+    // As the first process of its container a shell ignores TERM, so it lives on for a while.
+    world.create(&greedy("first", "echo began; sleep 1000"));
+    world.until_ready("first");
+    world.delete("first", 0);
+    world.create(&greedy("second", "echo $NVIDIA_VISIBLE_DEVICES"));
+    world.until_phase("second", "Succeeded");
+    assert_eq!(world.logs("second").trim().split(',').count(), 4);
+}
+
 #[test]
 fn the_tutorials_volume_is_mounted_or_the_event_says_why_not() {
     let world = world();

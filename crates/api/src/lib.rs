@@ -3,4 +3,5 @@
 //! No opinions and no decisions live here (those are in `plan`), and nothing here reads a clock or touches the machine.
 
 pub mod kube;
+pub mod kubeflow;
 pub mod volcano;

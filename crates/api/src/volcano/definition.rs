@@ -4,16 +4,8 @@
 //! `validate`, at admission or by the controller.
 
 use super::kinds::{KINDS, Kind};
+use crate::kube::schema::structural;
 use serde_json::{Map, Value, json};
-
-/// Schemas of Kubernetes' own types that Volcano's objects hold.
-#[derive(Debug)]
-pub struct Parts<'a> {
-    /// `io.k8s.api.core.v1.PodTemplateSpec`.
-    pub template: &'a Value,
-    /// `io.k8s.api.core.v1.PersistentVolumeClaimSpec`.
-    pub claim: &'a Value,
-}
 
 const JOB: &str = "schedulerName:text63 minAvailable:count queue:text maxRetry:count ttlSecondsAfterFinished:count \
     priorityClassName:text minSuccess:some runningEstimate:text";
@@ -40,14 +32,19 @@ const QUEUE_STATUS: &str =
     "state:text allocated:amounts pending:int32 running:int32 unknown:int32 inqueue:int32 completed:int32";
 
 /// The definitions, ready to be applied.
-pub fn definitions(parts: &Parts) -> Vec<Value> {
-    KINDS.iter().map(|kind| definition(kind, parts)).collect()
+pub fn definitions() -> Vec<Value> {
+    KINDS.iter().map(definition).collect()
 }
 
-fn definition(row: &Kind, parts: &Parts) -> Value {
+fn builtin(name: &str) -> Value {
+    let found = structural::named(&format!("io.k8s.api.core.v1.{name}"));
+    found.expect("the table of built-in types has all of Kubernetes' own")
+}
+
+fn definition(row: &Kind) -> Value {
     let column = |column: &super::kinds::Column| json!({ "name": column.name, "type": column.kind, "jsonPath": column.path, "priority": column.priority });
     let mut version = json!({
-        "name": row.version, "served": true, "storage": true, "schema": { "openAPIV3Schema": root(row, parts) },
+        "name": row.version, "served": true, "storage": true, "schema": { "openAPIV3Schema": root(row) },
     });
     if !row.columns.is_empty() {
         version["additionalPrinterColumns"] = row.columns.iter().map(column).collect();
@@ -73,10 +70,10 @@ fn definition(row: &Kind, parts: &Parts) -> Value {
     })
 }
 
-fn root(row: &Kind, parts: &Parts) -> Value {
+fn root(row: &Kind) -> Value {
     let parts = match row.kind {
-        "Job" => vec![("spec", job(parts)), ("status", job_status())],
-        "CronJob" => vec![("spec", cron(parts)), ("status", cron_status())],
+        "Job" => vec![("spec", job()), ("status", job_status())],
+        "CronJob" => vec![("spec", cron()), ("status", cron_status())],
         "PodGroup" => vec![("spec", group()), ("status", group_status())],
         "Queue" => vec![("spec", queue()), ("status", queue_status())],
         _ => vec![("target", object(TARGET, []))],
@@ -127,17 +124,17 @@ fn list(items: Value) -> Value {
     json!({ "type": "array", "items": items })
 }
 
-fn job(parts: &Parts) -> Value {
+fn job() -> Value {
     let policies = || list(object(POLICY, []));
     let topology = || ("networkTopology", object(TOPOLOGY, []));
     let depends = object("name:texts", [("iteration", json!({ "type": "string", "enum": ["any", "all"] }))]);
     let task = [
-        ("template", parts.template.clone()),
+        ("template", builtin("PodTemplateSpec")),
         ("policies", policies()),
         ("dependsOn", depends),
         ("partitionPolicy", object(PARTITIONS, [topology()])),
     ];
-    let volume = object("mountPath:text volumeClaimName:text", [("volumeClaim", parts.claim.clone())]);
+    let volume = object("mountPath:text volumeClaimName:text", [("volumeClaim", builtin("PersistentVolumeClaimSpec"))]);
     let plugin = json!({ "type": "array", "items": { "type": "string" }, "nullable": true });
     let fields = [
         ("tasks", list(object(TASK, task))),
@@ -156,9 +153,9 @@ fn job_status() -> Value {
     object(JOB_STATUS, [("state", object(STATE, [])), ("taskStatusCount", tasks), ("conditions", conditions)])
 }
 
-fn cron(parts: &Parts) -> Value {
+fn cron() -> Value {
     let metadata = object("labels:textmap annotations:textmap", []);
-    object(CRON, [("jobTemplate", object("", [("metadata", metadata), ("spec", job(parts))]))])
+    object(CRON, [("jobTemplate", object("", [("metadata", metadata), ("spec", job())]))])
 }
 
 fn cron_status() -> Value {

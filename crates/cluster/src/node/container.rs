@@ -120,6 +120,11 @@ impl Making<'_> {
                 "appArmorProfile {kind}: this node loads no AppArmor profiles; remove the field or choose Unconfined"
             )));
         }
+        if self.mode() == Mode::Rootless && own.is_some_and(|own| own.privileged == Some(true)) {
+            return Err(unsupported(
+                "privileged: true asks for the machine's root, which a node without root cannot give",
+            ));
+        }
         if self.pod.spec.as_ref().is_some_and(|spec| spec.host_users == Some(false)) {
             return Err(unsupported(
                 "hostUsers: false asks for a user namespace per pod, which this node does not make",

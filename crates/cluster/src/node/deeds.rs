@@ -44,7 +44,8 @@ pub enum Note {
     Object(Box<Pod>),
     /// The object is gone.
     Gone,
-    Mounted(Result<(), VolumeError>),
+    /// With when a token in them has to be renewed.
+    Mounted(Result<Option<Timestamp>, VolumeError>),
     /// Something that a volume is made of has changed.
     Refresh,
     Refreshed(Option<Timestamp>),
@@ -149,6 +150,8 @@ impl Deeds {
     pub fn make_sandbox(&self, pod: &Pod, number: u32) {
         let (parts, pod, folder) = (self.parts.clone(), pod.clone(), self.folder.clone());
         self.go(async move {
+            // The semaphore is never closed.
+            let _turn = parts.turns.acquire().await;
             let made = SandboxMaking { parts: &parts, pod: &pod, folder: &folder }.make(number).await;
             Note::Sandbox { number, result: made }
         });

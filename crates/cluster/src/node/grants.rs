@@ -41,7 +41,7 @@ impl Grants {
                 let names = |devices: Vec<DeviceId>| devices.into_iter().map(|device| device.0).collect();
                 Ok(granted.into_iter().map(|(container, devices)| (container, names(devices))).collect())
             }
-            Err(_) if pods.iter().any(|pod| pod.metadata.deletion_timestamp.is_some()) => Err(None),
+            Err(_) if others.iter().any(|entry| entry.is_ending()) => Err(None),
             Err(rejection) => Err(Some(rejection)),
         }
     }

@@ -52,6 +52,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use volley_api::kube::status::ApiError;
@@ -145,6 +146,8 @@ pub struct Parts {
     reporter: Reporter,
     /// The folder of all pods' groups.
     cgroup: PathBuf,
+    /// Sandboxes that may be in the making at once.
+    turns: Semaphore,
 }
 
 impl Parts {
@@ -173,6 +176,12 @@ impl Handles for Parts {
     fn all(&self) -> Vec<(String, Handle)> {
         self.pods.all()
     }
+}
+
+/// Two for each processor: while one waits for the kernel another goes on. Were all pods of a large job begun at once,
+/// each would be done only when the last one is.
+fn turns() -> usize {
+    std::thread::available_parallelism().map_or(2, std::num::NonZero::get) * 2
 }
 
 /// The folder of a home's pods below every cgroup controller.
@@ -219,6 +228,7 @@ impl Node {
             pods: Pods::default(),
             reporter,
             cgroup: cgroup_of(home),
+            turns: Semaphore::new(turns()),
             server: server.clone(),
         });
         for (uid, adopted) in &left {

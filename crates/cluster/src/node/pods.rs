@@ -24,6 +24,7 @@ pub struct Entry {
     outbox: mpsc::Sender<Note>,
     shown: Mutex<(Option<Handle>, Arc<Pod>)>,
     is_taken: AtomicBool,
+    is_ending: AtomicBool,
     is_over: AtomicBool,
 }
 
@@ -47,6 +48,11 @@ impl Entry {
     /// Whether the node has admitted the pod.
     pub fn is_taken(&self) -> bool {
         self.is_taken.load(Ordering::Acquire)
+    }
+
+    /// Whether the pod is on its way out: what it holds will be free soon.
+    pub fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::Acquire)
     }
 
     /// Whether the pod has ended for good and holds nothing.
@@ -202,6 +208,7 @@ impl Feeder {
         let uid = head.metadata.uid;
         let pod: Pod = serde_json::from_slice(&stored.value).ok()?;
         if let Some(entry) = self.parts.pods.entry(&uid) {
+            entry.is_ending.fetch_or(pod.metadata.deletion_timestamp.is_some(), Ordering::AcqRel);
             let is_at_rest = entry.outbox.send(Note::Object(Box::new(pod.clone()))).await.is_err();
             if !is_at_rest || pod.metadata.deletion_timestamp.is_none() {
                 return Some(uid);
@@ -215,6 +222,8 @@ impl Feeder {
     async fn lose(&mut self, stored: &Stored) {
         let Ok(head) = serde_json::from_slice::<Head>(&stored.value) else { return };
         let Some(entry) = self.parts.pods.entry(&head.metadata.uid) else { return };
+        // At once: a pod that takes its place may be the next one here.
+        entry.is_ending.store(true, Ordering::Release);
         if entry.outbox.send(Note::Gone).await.is_ok() {
             return;
         }
@@ -241,6 +250,7 @@ impl Feeder {
             outbox: outbox.clone(),
             shown: Mutex::new((handle, Arc::new(pod.clone()))),
             is_taken: AtomicBool::new(is_taken),
+            is_ending: AtomicBool::new(pod.metadata.deletion_timestamp.is_some()),
             is_over: AtomicBool::new(false),
         });
         self.parts.pods.entries.lock().insert(uid.clone(), entry.clone());

@@ -54,7 +54,8 @@ pub struct Worker {
     busy: BTreeSet<&'static str>,
     /// Ends of containers whose start has not been heard of yet.
     early: BTreeMap<String, wire::Exit>,
-    is_unsaved: bool,
+    /// What the record holds. The object is in it for those who have no other: its changes alone are not written.
+    saved: Option<(Seen, BTreeMap<String, Vec<String>>)>,
     retry_at: Option<Timestamp>,
     refresh_at: Option<Timestamp>,
     deeds: Deeds,
@@ -109,7 +110,7 @@ impl Worker {
             failures: BTreeMap::new(),
             busy: BTreeSet::new(),
             early: BTreeMap::new(),
-            is_unsaved: true,
+            saved: None,
             retry_at: None,
             refresh_at: None,
             deeds,
@@ -121,8 +122,10 @@ impl Worker {
 
     /// Works until nothing of the pod is left to do, or the node stops and leaves it running.
     pub async fn run(mut self, stop: CancellationToken) -> Left {
-        if let Some(shim) = &self.shim {
-            self.deeds.watch(shim.clone());
+        if let Some(shim) = self.shim.clone() {
+            self.deeds.watch(shim);
+            // What its volumes are made of may have changed since the process before, and its tokens grow old.
+            self.refresh_volumes();
         }
         loop {
             let next_at = if self.seen.accepted_at.is_some() || self.is_gone || self.try_admit() {
@@ -261,7 +264,6 @@ impl Worker {
                 self.deeds.remove_object(&self.pod);
             }
         }
-        self.is_unsaved = true;
         true
     }
 
@@ -295,7 +297,6 @@ impl Worker {
         self.seen_mut(&container).state = State::Creating(attempt.clone());
         let granted = self.granted.get(&container).cloned().unwrap_or_default();
         // On disk before it runs: a process that is killed now must find this attempt again.
-        self.is_unsaved = true;
         self.save();
         self.deeds.start(shim, &self.pod, spec, attempt, granted, self.seen.addresses.clone(), before_last);
     }
@@ -333,19 +334,19 @@ impl Worker {
     }
 
     fn hear(&mut self, note: Note) {
-        self.is_unsaved = true;
         match note {
             Note::Object(pod) => self.take_object(*pod),
             Note::Gone => self.take_gone(),
             Note::Mounted(result) => {
-                let trouble = result.map_err(|error| self.trouble("volumes", error.reason, error.message));
-                if trouble.is_ok() {
-                    self.failures.remove("volumes");
-                    self.refresh_volumes();
-                }
-                self.change(|worker| {
-                    worker.seen.volumes = trouble.map_or_else(Volumes::Failed, |()| Volumes::Ready);
-                });
+                let volumes = match result {
+                    Ok(again_at) => {
+                        self.failures.remove("volumes");
+                        self.refresh_at = again_at;
+                        Volumes::Ready
+                    }
+                    Err(error) => Volumes::Failed(self.trouble("volumes", error.reason, error.message)),
+                };
+                self.change(|worker| worker.seen.volumes = volumes);
             }
             Note::Refreshed(again_at) => {
                 self.busy.remove("refresh");
@@ -608,7 +609,6 @@ impl Worker {
     fn change(&mut self, make: impl FnOnce(&mut Self)) {
         let before = self.seen.clone();
         make(self);
-        self.is_unsaved = true;
         for event in events::events(&before, &self.seen, &self.pod) {
             let about = about(&self.pod);
             let (kind, reason, message) = (event.kind, event.reason, event.message);
@@ -646,7 +646,6 @@ impl Worker {
         let is_done = self.is_ending() && !self.seen.is_anything_alive();
         if is_done && self.entry.set_over() {
             self.granted.clear();
-            self.is_unsaved = true;
             self.parts.grants.release(&self.uid);
         }
     }
@@ -664,13 +663,14 @@ impl Worker {
     }
 
     fn save(&mut self) {
-        if !std::mem::take(&mut self.is_unsaved) {
+        if self.saved.as_ref().is_some_and(|(seen, granted)| *seen == self.seen && *granted == self.granted) {
             return;
         }
         let record = Record { pod: self.pod.clone(), seen: self.seen.clone(), granted: self.granted.clone() };
         let written = std::fs::create_dir_all(&self.folder).and_then(|()| record.write(&self.folder));
-        if let Err(error) = written {
-            tracing::warn!(pod = self.uid, %error, "the pod's record could not be written");
+        match written {
+            Ok(()) => self.saved = Some((record.seen, record.granted)),
+            Err(error) => tracing::warn!(pod = self.uid, %error, "the pod's record could not be written"),
         }
     }
 

@@ -152,13 +152,11 @@ impl Pod {
             .open(folder.join(wire::SHIM_LOG))
             .map_err(failed)?;
         let launch = |source| RuntimeError::Launch { program: launcher.program.clone(), source };
-        let mut child = launcher
-            .command("run", &folder)
-            .stdin(sandbox_file)
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .map_err(launch)?;
+        let mut command = launcher.command("run", &folder);
+        command.stdin(sandbox_file).stdout(Stdio::piped()).stderr(log);
+        // Whoever spawns stands still until the new process runs its program: no thread that others wait for.
+        let spawned = tokio::task::spawn_blocking(move || command.spawn()).await;
+        let mut child = spawned.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(launch)?;
         let output = child.stdout.take().ok_or_else(|| RuntimeError::Silent { folder: folder.clone() })?;
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line).await.map_err(launch)?;

@@ -21,10 +21,14 @@ pub fn must_be_root() {
     assert!(status.contains("\nUid:\t0\t0\t"), "this test starts containers as root: run it as root");
 }
 
-/// A file system of busybox alone, made once for all tests of this process.
+/// A file system of busybox alone, made once for all tests of all runs: each test is a process of its own.
 pub fn busybox() -> &'static Path {
-    static MADE: OnceLock<TempDir> = OnceLock::new();
-    let made = MADE.get_or_init(|| {
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    MADE.get_or_init(|| {
+        let place = std::env::temp_dir().join("volley-tests-busybox");
+        if place.exists() {
+            return place;
+        }
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         for name in ["bin", "etc", "tmp", "root"] {
@@ -41,9 +45,12 @@ pub fn busybox() -> &'static Path {
         std::fs::write(root.join("etc/group"), "root:x:0:\napps:x:1001:\nextra:x:1002:app\n").unwrap();
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(root, open).unwrap();
-        folder
-    });
-    made.path()
+        // Whoever was faster has made the same.
+        if std::fs::rename(root, &place).is_ok() {
+            let _nothing_to_remove = folder.keep();
+        }
+        place
+    })
 }
 
 pub struct Place {

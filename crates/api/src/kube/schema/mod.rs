@@ -4,6 +4,7 @@
 
 pub mod builtin;
 pub mod json;
+pub mod structural;
 
 use serde_json::Value;
 use std::sync::Arc;

@@ -87,12 +87,14 @@ impl Volumes {
     }
 
     /// Makes every volume of the pod below `folder`; what is there already is left or brought up to date.
-    pub async fn mount(&self, pod: &Pod, folder: &Path, sources: &Sources) -> Result<(), VolumeError> {
+    ///
+    /// Returns when a token has to be renewed.
+    pub async fn mount(&self, pod: &Pod, folder: &Path, sources: &Sources) -> Result<Option<Timestamp>, VolumeError> {
         let steps = self.steps(pod, sources, |_| true);
         let maker = self.maker(pod, folder);
         let made = blocking(move || {
             fs::create_dir_all(&maker.folder).map_err(|error| cannot("make", &maker.folder, &error))?;
-            maker.make_all(&steps).map(drop)
+            maker.make_all(&steps)
         });
         made.await.map_err(VolumeError::mount)
     }

@@ -60,7 +60,7 @@ impl World {
 
     async fn mount(&self, pod: &Pod) -> Result<(), String> {
         let mounted = self.volumes(Mode::Root).mount(pod, &self.folder(), &self.sources).await;
-        mounted.map_err(|error| {
+        mounted.map(drop).map_err(|error| {
             assert_eq!(error.reason, "FailedMount");
             error.message
         })

@@ -1,0 +1,45 @@
+//! The node: how soon pods run, what they weigh, how fast images unpack, and how soon a first pod has run after `volley up`.
+//!
+//! Needs root, as containers do. Reading order: `bundle` (what is run), `bell` (how its start is heard), `up` (a volley with a
+//! node), `others` (crun and runc), then the measurements.
+
+mod bundle;
+mod bell;
+mod up;
+mod others;
+mod starts;
+mod weight;
+mod unpack;
+mod cold;
+
+use crate::table::Table;
+use anyhow::Result;
+use bell::Bell;
+use bundle::Bundle;
+use others::Other;
+use std::path::Path;
+use std::sync::Arc;
+use up::Up;
+
+pub async fn run(program: &Path, folder: &Path, quick: bool, table: &mut Table) -> Result<()> {
+    if !folder_is_roots(folder)? {
+        eprintln!("pods are measured as root only; they are left out");
+        return Ok(());
+    }
+    let bundle = Bundle::make(&folder.join("bundle"))?;
+    let mut bell = Bell::hang(&bundle.bells)?;
+    let mut others = Other::installed(folder, &bundle)?;
+    cold::first_pod(program, folder, &mut others, &mut bell, table).await?;
+    let up = Arc::new(Up::start(program, &folder.join("node")).await?);
+    up.load(&bundle.archive())?;
+    starts::latencies(&up, &mut others, &mut bell, quick, table).await?;
+    weight::memory_and_cpu(&up, &mut bell, quick, table).await?;
+    drop(up);
+    unpack::rates(program, folder, quick, table)
+}
+
+/// The folder was made by this process, so its owner says who this is.
+fn folder_is_roots(folder: &Path) -> Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    Ok(std::fs::metadata(folder)?.uid() == 0)
+}
