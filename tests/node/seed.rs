@@ -102,9 +102,8 @@ fn grants_survive_a_death_of_volley() {
 #[test]
 fn gpus_of_a_pod_deleted_by_force_pass_on_when_it_has_ended() {
     let world = world();
-    let greedy = |name: &str, script: &str| {
-        pod(name, script).main(json!({"resources": {"limits": {"nvidia.com/gpu": "4"}}}))
-    };
+    let greedy =
+        |name: &str, script: &str| pod(name, script).main(json!({"resources": {"limits": {"nvidia.com/gpu": "4"}}}));
     // As the first process of its container a shell ignores TERM, so it lives on for a while.
     world.create(&greedy("first", "echo began; sleep 1000"));
     world.until_ready("first");
