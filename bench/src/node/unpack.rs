@@ -121,7 +121,7 @@ fn content(size: usize, state: &mut u64) -> Vec<u8> {
             Some(from) => bytes.extend_from_within(from..(from + 24).min(bytes.len())),
             None => bytes.extend_from_slice(&state.to_le_bytes()),
         }
-        if *state % 3 == 0 {
+        if state.is_multiple_of(3) {
             bytes.extend_from_slice(&state.to_le_bytes());
         }
     }
