@@ -18,7 +18,6 @@ use bell::Bell;
 use bundle::Bundle;
 use others::Other;
 use std::path::Path;
-use std::sync::Arc;
 use up::Up;
 
 pub async fn run(program: &Path, folder: &Path, quick: bool, table: &mut Table) -> Result<()> {
@@ -30,10 +29,11 @@ pub async fn run(program: &Path, folder: &Path, quick: bool, table: &mut Table) 
     let mut bell = Bell::hang(&bundle.bells)?;
     let mut others = Other::installed(folder, &bundle)?;
     cold::first_pod(program, folder, &mut others, &mut bell, table).await?;
-    let up = Arc::new(Up::start(program, &folder.join("node")).await?);
+    // Memory first, and on a process of its own: what the allocator has had once it keeps.
+    weight::memory_and_cpu(&Up::start(program, &folder.join("weight")).await?, &mut bell, quick, table).await?;
+    let up = Up::start(program, &folder.join("node")).await?;
     up.load(&bundle.archive())?;
     starts::latencies(&up, &mut others, &mut bell, quick, table).await?;
-    weight::memory_and_cpu(&up, &mut bell, quick, table).await?;
     drop(up);
     unpack::rates(program, folder, quick, table)
 }

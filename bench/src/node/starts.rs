@@ -35,7 +35,7 @@ pub async fn latencies(up: &Up, others: &mut [Other], bell: &mut Bell, quick: bo
     // The first of all finds cold caches.
     wave(up, bell, ("warm", "host"), 1).await?;
     wave(up, bell, ("warm", IMAGE), 1).await?;
-    let scales = [("1 pod", 1, 40), ("20 at once", 20, 5), ("200, 100 at once", WAVE_MAX, 2)];
+    let scales = [("1 pod", 1, 15), ("20 at once", 20, 5), ("200, 100 at once", WAVE_MAX, 2)];
     for (scale, count, rounds) in &scales[..if quick { 2 } else { 3 }] {
         let (mut host, mut oci) = (Taken::default(), Taken::default());
         let mut bare: Vec<(&'static str, Taken)> = others.iter().map(|other| (other.words, Taken::default())).collect();

@@ -3,6 +3,7 @@
 use super::bell::Bell;
 use super::starts::fill;
 use super::up::Up;
+use crate::pods::service_account;
 use crate::process::resident_mb;
 use crate::table::{Row, Table};
 use anyhow::{Context, Result};
@@ -15,6 +16,7 @@ const SETTLING: Duration = Duration::from_secs(8);
 const WINDOW: Duration = Duration::from_secs(10);
 
 pub async fn memory_and_cpu(up: &Up, bell: &mut Bell, quick: bool, table: &mut Table) -> Result<()> {
+    service_account(&up.access).await?;
     tokio::time::sleep(SETTLING).await;
     let empty = resident_mb(up.pid)?;
     let reference = ("budget", 60.0);
