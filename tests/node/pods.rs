@@ -153,7 +153,8 @@ fn a_deleted_pod_gets_its_grace_and_then_the_end() {
     assert!(lines.iter().filter(|line| line.starts_with("MODIFIED")).count() >= 2, "{lines:?}");
     let last: Vec<&str> = lines.last().unwrap().split_whitespace().collect();
     assert_eq!((last[1], last[2]), ("Failed", "137"), "{lines:?}");
-    assert_eq!(std::fs::read_dir(world.home.join("node/pods")).unwrap().count(), 0, "no folder is left");
+    let folders = world.home.join("node/pods");
+    eventually("no folder is left", || (std::fs::read_dir(&folders).ok()?.count() == 0).then_some(()));
 }
 
 #[test]
