@@ -19,7 +19,7 @@ pub struct Server {
 /// The server's command line on a home, on a free port.
 pub fn command(home: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_volley"));
-    command.arg("cluster").args(["--listen", "127.0.0.1:0", "--home"]).arg(home);
+    command.arg("cluster").args(["--no-node", "--listen", "127.0.0.1:0", "--home"]).arg(home);
     command.env_remove("RUST_LOG").env("RUST_BACKTRACE", "0").stdin(Stdio::null()).stdout(Stdio::null());
     command
 }
