@@ -16,7 +16,6 @@ mod seccomp;
 mod syscalls;
 pub mod cgroup;
 pub mod network;
-mod log;
 mod record;
 mod leftovers;
 pub(crate) mod sys;

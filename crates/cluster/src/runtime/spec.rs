@@ -330,7 +330,7 @@ pub struct Device {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LogFile {
     pub path: PathBuf,
-    /// The file is set aside as `PATH.1` (and that as `PATH.2` …) when it would grow beyond this.
+    /// The file is set aside as `PATH.1`, the next one as `PATH.2` and so on, when it would grow beyond this.
     pub bytes_max: u64,
     /// How many files are kept, the current one included.
     pub files_max: u32,

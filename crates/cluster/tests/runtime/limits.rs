@@ -2,6 +2,7 @@
 
 use crate::support::*;
 use volley_cluster::runtime::spec::{LogFile, Resources};
+use volley_cluster::streams::logs::reader::{LogReader, ReadOptions};
 
 #[tokio::test]
 async fn a_memory_hog_is_killed_and_the_reason_recorded() {
@@ -73,12 +74,30 @@ async fn a_flood_of_output_costs_only_what_the_log_may_hold() {
         place.container("main", "yes 0123456789012345678901234567890123456789 | head -c 49200000; echo end");
     container.log = Some(LogFile { path: place.log("main"), bytes_max: 1 << 20, files_max: 3 });
     assert_eq!(run_in(&pod, container).await.code, 0);
-    let sizes: Vec<u64> = ["", ".1", ".2", ".3"]
-        .iter()
-        .filter_map(|end| std::fs::metadata(format!("{}{end}", place.log("main").display())).ok())
-        .map(|found| found.len())
-        .collect();
+    let files = std::fs::read_dir(place.folder.path()).unwrap().map(|entry| entry.unwrap());
+    let files = files.filter(|file| file.file_name().to_str().unwrap().starts_with("main.log"));
+    let sizes: Vec<u64> = files.map(|file| file.metadata().unwrap().len()).collect();
     assert!(sizes.len() == 3 && sizes.iter().all(|size| *size <= 1 << 20), "{sizes:?}");
     assert_eq!(place.printed("main").last().unwrap(), "end");
+    pod.remove().await.unwrap();
+}
+
+// K-LOG-1
+#[tokio::test]
+async fn a_log_of_several_files_is_read_in_the_order_in_which_it_was_written() {
+    must_be_root();
+    let place = Place::new();
+    let pod = place.pod().await;
+    let mut container = place.container("main", "seq 1 20000");
+    container.log = Some(LogFile { path: place.log("main"), bytes_max: 256 << 10, files_max: 4 });
+    assert_eq!(run_in(&pod, container).await.code, 0);
+    let mut reader = LogReader::open(&place.log("main"), &ReadOptions::default()).unwrap();
+    let mut text = Vec::new();
+    while let Some(piece) = reader.next_piece().unwrap() {
+        text.extend_from_slice(&piece);
+    }
+    let numbers: Vec<u32> = String::from_utf8(text).unwrap().lines().map(|line| line.parse().unwrap()).collect();
+    assert!(numbers.len() > 5000 && numbers.last() == Some(&20_000), "{} lines", numbers.len());
+    assert!(numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]), "lines are missing or out of order");
     pod.remove().await.unwrap();
 }

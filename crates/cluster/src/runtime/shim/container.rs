@@ -3,12 +3,13 @@
 use super::birth::Nursery;
 use crate::runtime::cgroup::Cgroup;
 use crate::runtime::leftovers;
-use crate::runtime::log::{LogWriter, Partial, Stream};
 use crate::runtime::process::Stdio;
 use crate::runtime::rootfs;
 use crate::runtime::spec::{Container, Root};
 use crate::runtime::sys::{self, Ended, Pid};
 use crate::runtime::wire::{ContainerState, Context, Exit, Fault, Started};
+use crate::streams::logs::Output as Stream;
+use crate::streams::logs::writer::{LogLimits, LogWriter};
 use jiff::Timestamp;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -36,7 +37,6 @@ pub struct Running {
 struct Output {
     fd: OwnedFd,
     stream: Stream,
-    partial: Partial,
 }
 
 /// One place where output is copied to.
@@ -56,7 +56,9 @@ impl Running {
     pub fn start(nursery: &Nursery, spec: Container, beside: Option<i32>) -> Result<Running, Fault> {
         let log = match &spec.log {
             Some(target) => {
-                Some(LogWriter::open(target.clone()).context(|| format!("open the log {}", target.path.display()))?)
+                let limits = LogLimits { file_bytes_max: target.bytes_max, files_max: target.files_max as usize };
+                let opened = LogWriter::open(&target.path, limits);
+                Some(opened.context(|| format!("open the log {}", target.path.display()))?)
             }
             None => None,
         };
@@ -74,7 +76,7 @@ impl Running {
         let mut outputs = ends.outputs;
         if let Some(master) = &born.terminal {
             let fd = master.try_clone().context(|| "copy the terminal".into())?;
-            outputs.push(Output { fd, stream: Stream::Stdout, partial: Partial::default() });
+            outputs.push(Output { fd, stream: Stream::Stdout });
         }
         for output in &outputs {
             sys::set_nonblocking(&output.fd, true).context(|| "set up the container's streams".into())?;
@@ -126,20 +128,19 @@ impl Running {
     /// Reads one stream once; false at its end.
     fn read_once(&mut self, index: usize) -> bool {
         let mut buffer = [0; READ_BYTES];
-        let output = &mut self.outputs[index];
+        let output = &self.outputs[index];
         let count = match sys::read(&output.fd, &mut buffer) {
             Ok(count) => count,
             Err(error) => return matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
         };
-        let now = format!("{:.9}", Timestamp::now());
+        let stream = output.stream;
         if let Some(log) = &mut self.log {
             // A full disk must not stop the container: its output is lost, its exit is not.
             let _lost = match count {
-                0 => log.finish(output.stream, &mut output.partial, &now),
-                _ => log.write(output.stream, &mut output.partial, &buffer[..count], &now),
+                0 => log.finish(stream, Timestamp::now()),
+                _ => log.write(stream, &buffer[..count], Timestamp::now()),
             };
         }
-        let stream = output.stream;
         for attached in self.attached.iter_mut().filter(|attached| attached.stream == stream) {
             attached.pending.extend(&buffer[..count]);
         }
@@ -207,9 +208,9 @@ impl Running {
     }
 
     fn finish_output(&mut self, index: usize) {
-        let mut output = self.outputs.remove(index);
+        let output = self.outputs.remove(index);
         if let Some(log) = &mut self.log {
-            let _lost = log.finish(output.stream, &mut output.partial, &format!("{:.9}", Timestamp::now()));
+            let _lost = log.finish(output.stream, Timestamp::now());
         }
     }
 
@@ -263,7 +264,7 @@ fn streams(spec: &Container) -> io::Result<(Ends, Stdio)> {
     };
     let (stdout_read, stdout) = sys::pipe()?;
     let (stderr_read, stderr) = sys::pipe()?;
-    let output = |fd, stream| Output { fd, stream, partial: Partial::default() };
+    let output = |fd, stream| Output { fd, stream };
     let outputs = vec![output(stdout_read, Stream::Stdout), output(stderr_read, Stream::Stderr)];
     Ok((Ends { stdin: own_stdin, outputs }, Stdio::Given { stdin, stdout, stderr }))
 }

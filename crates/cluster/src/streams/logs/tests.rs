@@ -49,7 +49,7 @@ fn lines_are_written_in_the_cri_format() {
     world.writer.write(Output::Stdout, b"one\ntw", at(0)).unwrap();
     world.writer.write(Output::Stderr, b"oh\n", at(1)).unwrap();
     world.writer.write(Output::Stdout, b"o\n\nrest", at(2)).unwrap();
-    world.writer.finish(at(3)).unwrap();
+    world.writer.finish(Output::Stdout, at(3)).unwrap();
     let file = std::fs::read_to_string(&world.path).unwrap();
     let expected = "2027-01-15T08:00:00.000000005Z stdout F one\n2027-01-15T08:00:01.000000005Z stderr F oh\n\
         2027-01-15T08:00:02.000000005Z stdout F two\n2027-01-15T08:00:02.000000005Z stdout F \n\
@@ -98,7 +98,7 @@ fn options_choose_what_is_read() {
 fn unfinished_last_line_counts_as_a_line() {
     let mut world = world(1 << 20, 5);
     world.writer.write(Output::Stdout, b"one\ntwo\nprompt> ", at(0)).unwrap();
-    world.writer.finish(at(1)).unwrap();
+    world.writer.finish(Output::Stdout, at(1)).unwrap();
     assert_eq!(all(&world.path, tail(1)), "prompt> ");
     assert_eq!(all(&world.path, tail(2)), "two\nprompt> ");
 }
@@ -196,7 +196,7 @@ async fn following_ends_when_the_container_ended_and_all_was_read() {
     world.writer.write(Output::Stdout, b"late\n", at(1)).unwrap();
     assert_eq!(lines.next().await.unwrap(), "late\n");
     world.writer.write(Output::Stdout, b"last", at(2)).unwrap();
-    world.writer.finish(at(2)).unwrap();
+    world.writer.finish(Output::Stdout, at(2)).unwrap();
     ended.cancel();
     assert_eq!(lines.next().await.unwrap(), "last");
     assert_eq!(lines.next().await, None);
@@ -218,7 +218,7 @@ proptest! {
             world.writer.write(Output::Stdout, piece, at(0)).unwrap();
             printed.extend_from_slice(piece);
         }
-        world.writer.finish(at(1)).unwrap();
+        world.writer.finish(Output::Stdout, at(1)).unwrap();
         let printed = String::from_utf8(printed).unwrap();
         prop_assert_eq!(&all(&world.path, ReadOptions::default()), &printed);
         let count = printed.split_inclusive('\n').count();

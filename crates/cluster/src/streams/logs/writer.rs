@@ -75,13 +75,10 @@ impl LogWriter {
         self.flush()
     }
 
-    /// The container has ended: what it printed without a line end is written as a part, as it was.
-    pub fn finish(mut self, now: Timestamp) -> io::Result<()> {
-        let time = time_text(now);
-        for output in [Output::Stdout, Output::Stderr] {
-            if !self.waiting(output).is_empty() {
-                self.line(output, "P", &time)?;
-            }
+    /// The output has ended: what was printed without a line end is written as a part, as it was.
+    pub fn finish(&mut self, output: Output, now: Timestamp) -> io::Result<()> {
+        if !self.waiting(output).is_empty() {
+            self.line(output, "P", &time_text(now))?;
         }
         self.flush()
     }
