@@ -3,7 +3,7 @@
 use super::deeds::chain;
 use super::record::Record;
 use super::volumes::{VolumeError, unmount};
-use super::worker::Adopted;
+use super::worker::{Adopted, exit_of};
 use super::{cgroup_of, network, paths};
 use crate::runtime::cgroup::{Cgroup, Layout};
 use crate::runtime::client::{self, Adopted as Found, RuntimeError};
@@ -13,7 +13,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use volley_plan::node::seen::{Exit, HookSeen, ImageSeen, Running, Sandbox, Seen, State, Volumes};
+use volley_plan::node::seen::{HookSeen, ImageSeen, Running, Sandbox, Seen, State, Volumes};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ClearError {
@@ -139,17 +139,7 @@ fn lose(seen: &mut Seen, state: &PodState) {
         let killed = || Ended { code: 137, signal: Some(9), oom_kills: 0, at: jiff::Timestamp::now() };
         let ended =
             state.containers.get(&running.attempt.id).and_then(|found| found.exit.clone()).unwrap_or_else(killed);
-        container.state = State::Exited(Exit {
-            attempt: running.attempt.clone(),
-            code: ended.code,
-            signal: ended.signal,
-            started_at: Some(running.started_at),
-            finished_at: ended.at,
-            oom_killed: ended.oom_kills > 0 && ended.code != 0,
-            reason: None,
-            message: None,
-            stopped_for: running.stop.as_ref().map(|stop| stop.reason),
-        });
+        container.state = State::Exited(exit_of((**running).clone(), ended, None));
     }
     seen.sandbox = Sandbox::Ended;
 }

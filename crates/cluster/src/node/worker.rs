@@ -8,6 +8,7 @@ use super::keeper::Obtained;
 use super::pods::Entry;
 use super::record::Record;
 use super::{Handle, Parts, about, paths};
+use crate::images::digest::Digest;
 use crate::images::error::ImageError;
 use crate::runtime::client;
 use crate::runtime::wire;
@@ -463,14 +464,13 @@ impl Worker {
     /// The object with what the node adds to it: an image that is the machine itself is never pulled.
     fn adjusted(&self, mut pod: Pod) -> Pod {
         let Some(spec) = &mut pod.spec else { return pod };
-        for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
-            if self.parts.keeper.is_host(container.image.as_deref().unwrap_or_default()) {
-                container.image_pull_policy = Some("IfNotPresent".to_owned());
-            }
-        }
-        for container in spec.ephemeral_containers.iter_mut().flatten() {
-            if self.parts.keeper.is_host(container.image.as_deref().unwrap_or_default()) {
-                container.image_pull_policy = Some("IfNotPresent".to_owned());
+        let own = spec.init_containers.iter_mut().flatten().chain(&mut spec.containers);
+        let own = own.map(|container| (&container.image, &mut container.image_pull_policy));
+        let added = spec.ephemeral_containers.iter_mut().flatten();
+        let added = added.map(|container| (&container.image, &mut container.image_pull_policy));
+        for (image, policy) in own.chain(added) {
+            if self.parts.keeper.is_host(image.as_deref().unwrap_or_default()) {
+                *policy = Some("IfNotPresent".to_owned());
             }
         }
         pod
@@ -554,17 +554,7 @@ impl Worker {
         let name = name.clone();
         let message =
             self.container(&name).and_then(|spec| self.deeds.last_words(&spec, running.attempt.number, exit.code));
-        let ended = Exit {
-            code: exit.code,
-            signal: exit.signal,
-            started_at: Some(running.started_at),
-            finished_at: exit.at,
-            oom_killed: exit.oom_kills > 0 && exit.code != 0,
-            reason: None,
-            message,
-            stopped_for: running.stop.as_ref().map(|stop| stop.reason),
-            attempt: running.attempt,
-        };
+        let ended = exit_of(running, exit, message);
         self.change(|worker| worker.seen_mut(&name).state = State::Exited(ended));
     }
 
@@ -736,14 +726,22 @@ impl Worker {
 
 /// The id that clients see of one attempt; also its name in the pod's shim.
 fn container_id(uid: &str, container: &str, attempt: u32, sandbox: u32) -> String {
-    use std::fmt::Write;
-    let digest =
-        ring::digest::digest(&ring::digest::SHA256, format!("{uid}/{container}/{attempt}/{sandbox}").as_bytes());
-    let mut text = String::with_capacity(64);
-    for byte in digest.as_ref() {
-        let _infallible = write!(text, "{byte:02x}");
+    Digest::of(format!("{uid}/{container}/{attempt}/{sandbox}").as_bytes()).hex().to_owned()
+}
+
+/// How a container that ran has ended.
+pub fn exit_of(running: Running, ended: wire::Exit, message: Option<String>) -> Exit {
+    Exit {
+        code: ended.code,
+        signal: ended.signal,
+        started_at: Some(running.started_at),
+        finished_at: ended.at,
+        oom_killed: ended.oom_kills > 0 && ended.code != 0,
+        reason: None,
+        message,
+        stopped_for: running.stop.as_ref().map(|stop| stop.reason),
+        attempt: running.attempt,
     }
-    text
 }
 
 /// Waits for a point in time; for ever without one.
