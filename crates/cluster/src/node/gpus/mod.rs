@@ -18,7 +18,6 @@ use nvml_wrapper::error::NvmlError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use volley_plan::node::devices::{Device, DeviceId, GPU, Inventory};
 
@@ -33,29 +32,8 @@ pub enum GpuChoice {
     Fake(u32),
 }
 
-impl FromStr for GpuChoice {
-    type Err = GpuError;
-
-    /// `all`, `none` or `0,2`.
-    fn from_str(text: &str) -> Result<GpuChoice, GpuError> {
-        match text.trim() {
-            "all" => Ok(GpuChoice::All),
-            "none" => Ok(GpuChoice::None),
-            list => {
-                let indices: Result<Vec<u32>, _> = list.split(',').map(|index| index.trim().parse()).collect();
-                let mut indices = indices.map_err(|_| GpuError::Choice { text: text.to_owned() })?;
-                indices.sort_unstable();
-                indices.dedup();
-                Ok(GpuChoice::Some(indices))
-            }
-        }
-    }
-}
-
 #[derive(Debug, thiserror::Error)]
 pub enum GpuError {
-    #[error("`{text}` names no GPUs; use `all`, `none` or the numbers that nvidia-smi shows, such as `0,2`")]
-    Choice { text: String },
     #[error("GPU {wanted} cannot be used: {found}; choose others with --gpus, or `--gpus all`")]
     Absent { wanted: String, found: String },
 }

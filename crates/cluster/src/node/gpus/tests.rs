@@ -1,4 +1,4 @@
-//! GPUs without one: choices, fakes, and what containers get of a made-up driver.
+//! GPUs without one: fakes, and what containers get of a made-up driver.
 
 use super::card::{Body, Part, Place};
 use super::*;
@@ -6,18 +6,6 @@ use crate::runtime::spec::MountSource;
 use std::fs;
 
 const VERSION: &str = "580.1";
-
-#[test]
-fn choices_are_all_none_or_numbers() {
-    let choice = |text: &str| text.parse::<GpuChoice>();
-    assert_eq!(choice("all").unwrap(), GpuChoice::All);
-    assert_eq!(choice("none").unwrap(), GpuChoice::None);
-    assert_eq!(choice("2, 0,2").unwrap(), GpuChoice::Some(vec![0, 2]));
-    for wrong in ["", "a", "0,", "-1", "0;1"] {
-        let text = choice(wrong).unwrap_err().to_string();
-        assert!(text.starts_with(&format!("`{wrong}` names no GPUs; use `all`, `none` or")), "{text}");
-    }
-}
 
 #[test]
 fn a_machine_without_a_driver_has_no_gpus() {
