@@ -82,7 +82,8 @@ async fn a_restart_changes_what_is_new_and_keeps_what_users_have_set() {
     let before = machine(&world, 4);
     let users = json!({"metadata": {"labels": {"team": "a"}}, "spec": {"unschedulable": true}});
     world.local().patch("", "nodes", "", &before.name, users).await.unwrap();
-    world.until_true("cordoned", || !taints(&world.own_node(&before)).is_empty()).await;
+    let cordoned = ["node.kubernetes.io/unschedulable"];
+    world.until_true("cordoned", || taints(&world.own_node(&before)) == cordoned).await;
     let old = world.own_node(&before);
     let after = machine(&world, 3);
     after.register(&world.server).await.unwrap();
