@@ -1,9 +1,11 @@
 //! The objects that a cluster has from its first moment (spec K 21), as JSON without uid and resourceVersion.
 //!
 //! The API server creates what is missing of `objects` at start-up and `in_namespace` with every new namespace.
-//! It makes the `kubernetes` Service and the node by itself: only it knows their addresses. Roles are in `roles`.
+//! It makes the `kubernetes` Service and the node by itself: only it knows their addresses. Roles are in `roles`,
+//! the definitions of training kinds in `training`.
 
 mod roles;
+pub mod training;
 
 use crate::access;
 use jiff::Timestamp;

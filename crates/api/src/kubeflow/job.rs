@@ -146,7 +146,7 @@ impl TrainingJob {
 
     /// All pods that the job asks for.
     pub fn total(&self) -> i32 {
-        self.replicas.iter().map(|replica| replica.count).sum()
+        self.replicas.iter().fold(0, |sum, replica| sum.saturating_add(replica.count))
     }
 
     pub fn is_suspended(&self) -> bool {

@@ -31,7 +31,8 @@ pub fn job_spec(spec: &mut Value, scheduler: &str) {
     for (index, task) in items_mut(spec, "tasks").enumerate().filter(|(_, task)| task.is_object()) {
         complete_task(task, index);
     }
-    let required: i64 = items_mut(spec, "tasks").map(|task| integer(task, "minAvailable")).sum();
+    let counts = items_mut(spec, "tasks").map(|task| integer(task, "minAvailable"));
+    let required = counts.fold(0, i64::saturating_add);
     fill_row(spec, "minAvailable", NotZero(required));
     for (plugin, others) in IMPLIED {
         let Some(plugins) = map_at(spec, "plugins").filter(|plugins| plugins.contains_key(plugin)) else { continue };
@@ -46,7 +47,7 @@ fn complete_task(task: &mut Value, index: usize) {
         task["name"] = json!(format!("default{index}"));
     }
     let replicas = integer(task, "replicas");
-    let partitions = integer(task, "partitionPolicy.minPartitions") * integer(task, "partitionPolicy.partitionSize");
+    let partitions = integer(task, "partitionPolicy.minPartitions").saturating_mul(integer(task, "partitionPolicy.partitionSize"));
     fill_row(task, "minAvailable", Number(if partitions > 0 { partitions } else { replicas }));
     if at(task, "template.spec.hostNetwork") == Some(&Value::Bool(true)) {
         fill_row(task, "template.spec.dnsPolicy", Text("ClusterFirstWithHostNet"));

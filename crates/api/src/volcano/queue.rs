@@ -54,7 +54,8 @@ pub fn is_open(name: &str, queues: &[Value]) -> Result<(), FieldError> {
         return Err(FieldError::invalid("spec.queue", name, &detail));
     };
     match text(queue, "status.state") {
-        "Open" => Ok(()),
+        // A new queue is open as soon as its controller has seen it (QC-2); nobody need wait for that.
+        "" | "Open" => Ok(()),
         state => {
             let detail = format!("can only submit job to queue with state `Open`, queue `{name}` status is `{state}`");
             Err(FieldError::invalid("spec.queue", name, &detail))

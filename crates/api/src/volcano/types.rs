@@ -179,7 +179,7 @@ fn without_nulls(value: &Value) -> Value {
 
 impl JobSpec {
     pub fn replicas(&self) -> i32 {
-        self.tasks.iter().map(|task| task.replicas).sum()
+        self.tasks.iter().fold(0, |sum, task| sum.saturating_add(task.replicas))
     }
 
     pub fn task(&self, name: &str) -> Option<&Task> {
@@ -187,16 +187,23 @@ impl JobSpec {
     }
 }
 
+impl Partitions {
+    /// How many pods the fewest partitions have.
+    pub fn required(&self) -> i32 {
+        self.min_partitions.saturating_mul(self.partition_size)
+    }
+}
+
 impl Task {
     /// How many of its pods the gang needs: what is said, else what its partitions need, else all.
     pub fn required(&self) -> i32 {
-        let partitions = self.partition_policy.as_ref().map_or(0, |p| p.min_partitions * p.partition_size);
+        let partitions = self.partition_policy.as_ref().map_or(0, Partitions::required);
         self.min_available.unwrap_or(if partitions > 0 { partitions } else { self.replicas })
     }
 
     /// Whether its partitions, if it has any, are all of its replicas.
     pub fn is_filled(&self) -> bool {
-        self.partition_policy.as_ref().is_none_or(|p| p.total_partitions * p.partition_size == self.replicas)
+        self.partition_policy.as_ref().is_none_or(|p| p.total_partitions.saturating_mul(p.partition_size) == self.replicas)
     }
 
     /// Which partition the replica is in, if the task is cut into such.

@@ -94,7 +94,7 @@ fn check_names(spec: &JobSpec, name: &str, place: &Place) {
         if name.is_empty() || !is_label {
             continue;
         }
-        let last = format!("{name}-{}-{}", task.name, (task.replicas - 1).max(0));
+        let last = format!("{name}-{}-{}", task.name, task.replicas.saturating_sub(1).max(0));
         for complaint in names::qualified_name(&last) {
             place.invalid("name", &*task.name, &format!("create pod with name {last} validate failed {complaint}"));
         }
@@ -116,7 +116,7 @@ fn check_task(task: &Task, place: &Place) {
         policy.invalid_if(number < 1, key, number, "must be greater than 0");
     }
     place.invalid_if(!task.is_filled(), "replicas", task.replicas, UNFILLED);
-    let needed = partitions.min_partitions * partitions.partition_size;
+    let needed = partitions.required();
     if let Some(fewest) = task.min_available.filter(|fewest| partitions.min_partitions > 0 && *fewest != needed) {
         place.invalid("minAvailable", fewest, "'minAvailable' must be equal to 'minPartitions' * 'partitionSize'");
     }

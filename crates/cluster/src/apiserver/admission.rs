@@ -9,7 +9,8 @@ use volley_api::kube::field::FieldError;
 use volley_api::kube::quantity::Quantity;
 use volley_api::kube::status::ApiError;
 use volley_api::kube::{defaults, text, time};
-use volley_plan::admit::{self, limits, quota};
+use volley_plan::admit::{self, limits, quota, training};
+use volley_api::volcano::queue;
 use volley_plan::custom::definition;
 
 impl ApiServer {
@@ -61,9 +62,29 @@ impl ApiServer {
             ("", "Service") => self.assign_addresses(call, object, None)?,
             ("batch", "CronJob") => check_zone(call, object, None)?,
             ("rbac.authorization.k8s.io", _) => self.check_escalation(call, object)?,
-            _ => {}
+            _ => fill_training(call, object, None),
         }
         Ok(())
+    }
+
+    /// What the rules of training kinds have against an object that its schema has passed.
+    pub fn check_training(&self, call: &Call, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let hook = training::hook(&call.resource.group, &call.resource.kind);
+        let hook = hook.filter(|_| call.path.subresource.is_empty());
+        hook.map_or_else(Vec::new, |hook| hook.check(new, old, || self.queues()))
+    }
+
+    fn queues(&self) -> Vec<Value> {
+        self.facts("scheduling.volcano.sh/queues", "")
+    }
+
+    /// Queues without which no job can be queued, or that hold others (ADM-45).
+    pub fn check_queue_deletion(&self, call: &Call) -> Result<(), ApiError> {
+        if !call.resource.is("scheduling.volcano.sh", "queues") {
+            return Ok(());
+        }
+        let name = &call.path.name;
+        queue::check_delete(name, &self.queues()).map_err(|why| call.forbidden(name, &why))
     }
 
     /// What is odd about a new object that is otherwise good.
@@ -86,7 +107,7 @@ impl ApiServer {
             ("rbac.authorization.k8s.io", _) if without_metadata(new) != without_metadata(old) => {
                 self.check_escalation(call, new)?;
             }
-            _ => {}
+            _ => fill_training(call, new, Some(old)),
         }
         Ok(())
     }
@@ -176,6 +197,15 @@ impl ApiServer {
         }
         writes
     }
+}
+
+/// Training kinds are completed by rules of their own; their senders hear of fields that have a better place.
+fn fill_training(call: &mut Call, object: &mut Value, old: Option<&Value>) {
+    let Some(hook) = training::hook(&call.resource.group, &call.resource.kind) else { return };
+    let mut warnings = hook.fill(object, old);
+    warnings.extend(hook.warnings(object));
+    warnings.retain(|warning| !call.warnings.contains(warning));
+    call.warnings.extend(warnings);
 }
 
 /// A new time zone must be one that this machine knows.

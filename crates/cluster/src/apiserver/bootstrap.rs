@@ -1,12 +1,19 @@
 //! Start-up objects: what every cluster has before its first client comes (spec K 21).
 
-use super::ApiServer;
+use super::write::commit_error;
+use super::{ApiServer, object, strategy};
+use crate::store::{Change, Expect, Write};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use volley_api::kube::status::ApiError;
 use volley_api::kube::text;
+use volley_api::volcano::SCHEDULING;
 use volley_plan::bootstrap;
+use volley_plan::job::queue::first_queues;
+use volley_plan::custom::definition;
+
+const GROUP: &str = "scheduling.volcano.sh";
 
 /// A start-up object could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +24,7 @@ impl ApiServer {
     /// Makes what is missing; what is there stays as its owner left it.
     pub async fn bootstrap(self: &Arc<Self>, port: u16) -> Result<(), BootstrapError> {
         let local = self.local("bootstrap");
+        self.define_training().await?;
         for object in bootstrap::objects(Timestamp::now(), &self.ca_pem) {
             let (group, kind) = (group(&object), text(&object, "kind").to_owned());
             let catalogue = self.catalogue();
@@ -26,10 +34,59 @@ impl ApiServer {
                 ignore_existing(local.create(&group, &plural, &namespace, object).await)?;
             }
         }
+        self.open_first_queues().await?;
         for namespace in local.list("", "namespaces", "") {
             self.fill_namespace(text(&namespace, "metadata.name")).await?;
         }
         Ok(self.publish_self(port).await?)
+    }
+
+    /// The definitions of training kinds, in one write; they have been checked where they were made.
+    async fn define_training(&self) -> Result<(), ApiError> {
+        let catalogue = self.catalogue();
+        let Some(resource) = catalogue.get("apiextensions.k8s.io", "v1", "customresourcedefinitions") else {
+            return Ok(());
+        };
+        let stored = |name: &str| self.store.get(&resource.bucket, name);
+        let mut writes = Vec::new();
+        for mut definition in bootstrap::training::outdated(|name| stored(name).map(|stored| object::parse(&stored))) {
+            let name = text(&definition, "metadata.name").to_owned();
+            let expect = match stored(&name) {
+                Some(stored) => {
+                    let generation = definition["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
+                    definition["metadata"]["generation"] = generation.into();
+                    Expect::Revision(stored.revision)
+                }
+                None => {
+                    let now = Timestamp::now();
+                    strategy::begin(resource, &mut definition, &uuid::Uuid::new_v4().to_string(), now);
+                    strategy::on_create(resource, &mut definition, now);
+                    Expect::Absent
+                }
+            };
+            definition::fill(&mut definition);
+            let change = Change::Put(object::draft(resource, &definition));
+            writes.push(Write { bucket: resource.bucket.clone(), key: name.into(), expect, change });
+        }
+        if !writes.is_empty() {
+            self.commit(resource, writes).await.map_err(commit_error)?;
+        }
+        Ok(())
+    }
+
+    /// The queues that every cluster has, open at once: whoever queues the first job need not wait for a controller.
+    async fn open_first_queues(&self) -> Result<(), ApiError> {
+        let local = self.local("bootstrap");
+        for queue in first_queues() {
+            let name = text(&queue, "metadata.name").to_owned();
+            // Without their definition there are no queues: somebody has one of his own, under other rules.
+            if local.plural_of(SCHEDULING, "Queue").is_err() || local.get(GROUP, "queues", "", &name).is_some() {
+                continue;
+            }
+            ignore_existing(local.create(GROUP, "queues", "", queue).await)?;
+            local.patch_status(GROUP, "queues", "", &name, json!({"status": {"state": "Open"}})).await?;
+        }
+        Ok(())
     }
 
     /// The account and the CA that every namespace has (spec K 21).

@@ -190,15 +190,13 @@ impl ApiServer {
         let mut customs = Vec::new();
         let stored_crds = self.store.list(&bucket, "").entries;
         let mut taken = TakenNames::default();
-        for stored in &stored_crds {
-            taken.add(&object::parse(stored));
-        }
-        for stored in stored_crds {
-            let mut crd = object::parse(&stored);
+        let crds: Vec<Value> = stored_crds.iter().map(|stored| object::parse(stored)).collect();
+        crds.iter().for_each(|crd| taken.add(crd));
+        for (stored, mut crd) in stored_crds.iter().zip(crds) {
             let status = definition::status(&crd, &taken, Timestamp::now());
             if crd["status"] != status {
                 crd["status"] = status;
-                self.write_crd_status(&bucket, &stored, &crd).await;
+                self.write_crd_status(&bucket, stored, &crd).await;
             }
             taken.add(&crd);
             if is_established(&crd) {

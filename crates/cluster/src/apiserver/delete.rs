@@ -155,7 +155,7 @@ impl ApiServer {
         {
             return Err(call.forbidden(&call.path.name, "this is a system priority class and cannot be deleted"));
         }
-        Ok(())
+        self.check_queue_deletion(call)
     }
 
     /// The policy asked for, or the kind's own: Jobs orphan their pods unless told (spec K-DEL-4).

@@ -499,6 +499,9 @@ impl ApiServer {
                     errors.extend(validate::metadata::metadata_update(&new["metadata"], &old["metadata"]));
                 }
                 errors.extend(custom.check(new, old, &call.path.subresource));
+                if errors.is_empty() {
+                    errors = self.check_training(call, new, old);
+                }
                 errors
             }
             (None, Some(old)) if call.path.subresource.is_empty() => {

@@ -4,6 +4,7 @@
 
 pub mod limits;
 pub mod quota;
+pub mod training;
 
 use serde_json::{Value, json};
 use volley_api::kube::{items_mut, text};

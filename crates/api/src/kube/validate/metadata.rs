@@ -5,6 +5,7 @@
 use super::place::{IMMUTABLE, Place, problems};
 use crate::kube::field::{FieldError, Problem};
 use crate::kube::{names, text};
+use crate::{kubeflow, volcano};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -59,6 +60,9 @@ const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 pub fn metadata(meta: &Value, name_rule: NameRule, namespaced: bool) -> Vec<FieldError> {
     problems(meta, "metadata", |meta| {
         let (prefix, name) = (meta.text("generateName"), meta.text("name"));
+        // A training job may be named by a W&B run, which may start with a digit, and names its Services after itself.
+        let is_jobs = name_rule == NameRule::Label1035 && meta.items("ownerReferences").any(|owner| is_training_job(&owner));
+        let name_rule = if is_jobs { NameRule::Label } else { name_rule };
         if !prefix.is_empty() {
             meta.complain("generateName", prefix, name_rule.check(prefix, true));
         }
@@ -76,6 +80,10 @@ pub fn metadata(meta: &Value, name_rule: NameRule, namespaced: bool) -> Vec<Fiel
         content(meta);
         finalizers(meta);
     })
+}
+
+fn is_training_job(owner: &Place) -> bool {
+    owner.flag("controller") && [kubeflow::API_VERSION, volcano::BATCH].contains(&owner.text("apiVersion"))
 }
 
 /// Rules for changing the metadata of a stored object.
