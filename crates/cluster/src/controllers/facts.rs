@@ -59,6 +59,9 @@ impl Identity {
     }
 }
 
+/// Names by which pods ask for our scheduler. Gangs are placed pod by pod so far.
+const SCHEDULERS: [&str; 3] = ["default-scheduler", "volcano", "volley"];
+
 /// What matters about a pod besides its identity.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
@@ -105,7 +108,7 @@ impl PodFacts {
     /// Whether our scheduler should find a node for it.
     pub fn wants_node(&self) -> bool {
         self.spec.node_name.is_empty()
-            && self.spec.scheduler_name == "default-scheduler"
+            && SCHEDULERS.contains(&&*self.spec.scheduler_name)
             && self.spec.scheduling_gates.is_empty()
             && !self.has_ended()
     }
