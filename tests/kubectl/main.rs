@@ -28,3 +28,5 @@ mod auth;
 mod events;
 mod commands;
 mod workloads;
+mod volcano;
+mod training;

@@ -168,7 +168,7 @@ mod tests {
         Request::Resource { verb, group, resource, subresource: "", namespace: "ns", name: "" }
     }
 
-    // K-AUTH-4
+    // K-AUTH-4, PT-RES-5
     #[test]
     fn view_reads_edit_writes_and_admin_hands_on() {
         let ann = User::authenticated("ann", []);
@@ -186,6 +186,12 @@ mod tests {
             ("admin", on("create", "apps", "deployments"), true),
             ("admin", on("delete", "", "namespaces"), false),
             ("cluster-admin", on("anything", "any.group", "things"), true),
+            ("view", on("list", "kubeflow.org", "pytorchjobs"), true),
+            ("view", on("create", "kubeflow.org", "pytorchjobs"), false),
+            ("edit", on("create", "kubeflow.org", "jaxjobs"), true),
+            ("edit", on("create", "batch.volcano.sh", "jobs"), true),
+            ("edit", on("list", "scheduling.volcano.sh", "queues"), true),
+            ("admin", on("create", "scheduling.volcano.sh", "queues"), false),
         ];
         for (role, request, expected) in cases {
             assert_eq!(may(&ann, Some(role), request), expected, "{role} {request:?}");

@@ -134,8 +134,12 @@ fn builtin(name: &str) -> Value {
 
 fn spec(row: &Row, rules: Rules) -> Value {
     // Not an enum: the reference stores any word here, and `validate` says more than a schema could.
-    let replica =
+    let mut replica =
         object(&[&[("replicas", Plain::Number), ("restartPolicy", Plain::Text)]], [("template", builtin(TEMPLATE))]);
+    if !rules.is_strict {
+        // Or the server would drop such an entry before anybody could refuse it (PT-ADM-15).
+        replica["nullable"] = json!(true);
+    }
     let elastic = match row.kind {
         Kind::PyTorch => Some(elastic_policy(&[ELASTIC_BOUNDS, ELASTIC_TORCH])),
         Kind::Paddle => Some(elastic_policy(&[ELASTIC_BOUNDS])),

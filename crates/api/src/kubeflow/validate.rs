@@ -18,7 +18,10 @@ pub fn validate(row: &Row, object: &Value, old: Option<&Value>, rules: Rules) ->
     elastic_policy(row, object, &mut errors);
     let path = format!("spec.{}", row.replica_specs);
     match at(object, &path) {
-        Some(Value::Object(specs)) => replica_specs(&Place { row, path: &path, rules }, specs, &mut errors),
+        // The reference takes a job of nothing and leaves it alone for ever.
+        Some(Value::Object(specs)) if rules.is_strict || !specs.is_empty() => {
+            replica_specs(&Place { row, path: &path, rules }, specs, &mut errors)
+        }
         None | Some(_) => errors.push(FieldError::required(&path, "must be required")),
     }
     errors

@@ -19,6 +19,18 @@ pub fn job(job: &mut Value, scheduler: &str) {
     job.get_mut("spec").into_iter().for_each(|spec| job_spec(spec, scheduler));
 }
 
+/// Completes a Job that is being changed, as it was when it was made.
+///
+/// `kubectl apply` sends the whole list of tasks as the user wrote it. The reference then finds that what it had filled in is
+/// gone, and refuses. A gang of nobody, asked for by number, is left as it is.
+pub fn job_again(job: &mut Value, scheduler: &str) {
+    let is_nobody = at(job, "spec.minAvailable") == Some(&json!(0));
+    self::job(job, scheduler);
+    if is_nobody {
+        job["spec"]["minAvailable"] = json!(0);
+    }
+}
+
 /// Completes a Job's spec, wherever it stands (a CronJob holds one too).
 pub fn job_spec(spec: &mut Value, scheduler: &str) {
     if !spec.is_object() {
@@ -47,7 +59,8 @@ fn complete_task(task: &mut Value, index: usize) {
         task["name"] = json!(format!("default{index}"));
     }
     let replicas = integer(task, "replicas");
-    let partitions = integer(task, "partitionPolicy.minPartitions").saturating_mul(integer(task, "partitionPolicy.partitionSize"));
+    let partitions =
+        integer(task, "partitionPolicy.minPartitions").saturating_mul(integer(task, "partitionPolicy.partitionSize"));
     fill_row(task, "minAvailable", Number(if partitions > 0 { partitions } else { replicas }));
     if at(task, "template.spec.hostNetwork") == Some(&Value::Bool(true)) {
         fill_row(task, "template.spec.dnsPolicy", Text("ClusterFirstWithHostNet"));
@@ -109,6 +122,20 @@ mod tests {
             job(&mut object, "volcano");
             assert_eq!(object["spec"]["tasks"], broken["tasks"]);
         }
+    }
+
+    // ADM-8
+    #[test]
+    fn a_changed_job_is_completed_too_but_keeps_its_zero() {
+        let mut again = json!({"spec": {"minAvailable": 0, "tasks": [{"replicas": 2}]}});
+        job_again(&mut again, "volcano");
+        assert_eq!(
+            (&again["spec"]["minAvailable"], &again["spec"]["tasks"][0]["minAvailable"]),
+            (&json!(0), &json!(2))
+        );
+        again["spec"] = json!(7);
+        job_again(&mut again, "volcano");
+        assert_eq!(again["spec"], 7);
     }
 
     // ADM-7, PT-1

@@ -203,7 +203,9 @@ impl Task {
 
     /// Whether its partitions, if it has any, are all of its replicas.
     pub fn is_filled(&self) -> bool {
-        self.partition_policy.as_ref().is_none_or(|p| p.total_partitions.saturating_mul(p.partition_size) == self.replicas)
+        self.partition_policy
+            .as_ref()
+            .is_none_or(|p| p.total_partitions.saturating_mul(p.partition_size) == self.replicas)
     }
 
     /// Which partition the replica is in, if the task is cut into such.

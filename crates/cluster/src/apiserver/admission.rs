@@ -9,8 +9,8 @@ use volley_api::kube::field::FieldError;
 use volley_api::kube::quantity::Quantity;
 use volley_api::kube::status::ApiError;
 use volley_api::kube::{defaults, text, time};
-use volley_plan::admit::{self, limits, quota, training};
 use volley_api::volcano::queue;
+use volley_plan::admit::{self, limits, quota, training};
 use volley_plan::custom::definition;
 
 impl ApiServer {
@@ -80,7 +80,9 @@ impl ApiServer {
 
     /// Queues without which no job can be queued, or that hold others (ADM-45).
     pub fn check_queue_deletion(&self, call: &Call) -> Result<(), ApiError> {
-        if !call.resource.is("scheduling.volcano.sh", "queues") {
+        // With their definition all queues go, or it could not.
+        let goes_anyway = call.resource.custom.as_ref().is_none_or(|custom| custom.is_terminating);
+        if goes_anyway || !call.resource.is("scheduling.volcano.sh", "queues") {
             return Ok(());
         }
         let name = &call.path.name;

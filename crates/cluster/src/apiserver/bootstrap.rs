@@ -10,8 +10,8 @@ use volley_api::kube::status::ApiError;
 use volley_api::kube::text;
 use volley_api::volcano::SCHEDULING;
 use volley_plan::bootstrap;
-use volley_plan::job::queue::first_queues;
 use volley_plan::custom::definition;
+use volley_plan::job::queue::first_queues;
 
 const GROUP: &str = "scheduling.volcano.sh";
 

@@ -44,11 +44,11 @@ impl Hook {
     pub fn fill(self, object: &mut Value, old: Option<&Value>) -> Vec<String> {
         match (self, old) {
             (Hook::Job, None) => defaults::job(object, SCHEDULER),
+            (Hook::Job, Some(_)) => defaults::job_again(object, SCHEDULER),
             (Hook::CronJob, _) => cron::complete(object, SCHEDULER),
             (Hook::Queue, None) => queue::complete(object),
             (Hook::Training(row), old) => return kubeflow::fill::fill(row, object, old, RULES),
-            // What the user leaves out of a stored Job is not filled in again (ADM-8).
-            (Hook::Job | Hook::Queue, Some(_)) | (Hook::PodGroup, _) => {}
+            (Hook::Queue, Some(_)) | (Hook::PodGroup, _) => {}
         }
         Vec::new()
     }

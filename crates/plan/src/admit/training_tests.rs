@@ -13,7 +13,7 @@ fn template(container: &str) -> Value {
 
 fn volcano_job() -> Value {
     let task = |name: &str, waits_for: &[&str]| {
-        json!({"name": name, "replicas": 2, "minAvailable": 1, "maxRetry": 1, "topologyPolicy": "none",
+        json!({"name": name, "replicas": 2, "minAvailable": 2, "maxRetry": 1, "topologyPolicy": "none",
             "policies": [{"event": "PodFailed", "action": "RestartTask", "timeout": "1s"}, {"exitCode": 3, "action": "AbortJob"}],
             "dependsOn": {"name": waits_for, "iteration": "any"}, "template": template("c"),
             "partitionPolicy": {"totalPartitions": 1, "partitionSize": 2, "minPartitions": 1, "networkTopology": {"mode": "hard"}}})
@@ -30,13 +30,22 @@ fn objects() -> Vec<(Hook, Value)> {
     let queue = json!({"weight": 1, "parent": "p", "capability": amounts, "deserved": amounts, "guarantee": {"resource": amounts}});
     let mut objects = vec![
         (Hook::Job, volcano_job()),
-        (Hook::CronJob, json!({"schedule": "@daily", "timeZone": "UTC", "suspend": true, "jobTemplate": {"spec": volcano_job()}})),
-        (Hook::PodGroup, json!({"minMember": 1, "queue": "q", "networkTopology": {"mode": "soft"}, "subGroupPolicy": [{"name": "s"}]})),
+        (
+            Hook::CronJob,
+            json!({"schedule": "@daily", "timeZone": "UTC", "suspend": true, "jobTemplate": {"spec": volcano_job()}}),
+        ),
+        (
+            Hook::PodGroup,
+            json!({"minMember": 1, "queue": "q", "networkTopology": {"mode": "soft"}, "subGroupPolicy": [{"name": "s"}]}),
+        ),
         (Hook::Queue, queue),
     ];
     for row in &ROWS {
-        let replica = json!({"replicas": 1, "restartPolicy": "Never", "template": template(row.container.unwrap_or("c"))});
-        let specs: serde_json::Map<_, _> = row.replica_types.iter().map(|name| (name.to_string(), replica.clone())).collect();
+        let replica =
+            json!({"replicas": 1, "restartPolicy": "Never", "template": template(row.container.unwrap_or("c"))});
+        // Only one of them may lead.
+        let types = row.replica_types.iter().filter(|name| !row.leaders[1.min(row.leaders.len())..].contains(name));
+        let specs: serde_json::Map<_, _> = types.map(|name| (name.to_string(), replica.clone())).collect();
         let policy = json!({"cleanPodPolicy": "All", "backoffLimit": 1, "managedBy": "kubeflow.org/training-operator",
             "schedulingPolicy": {"minAvailable": 1}});
         let spec = json!({row.replica_specs: specs, "runPolicy": policy, "ttlSecondsAfterFinished": 1, "nprocPerNode": "1",
@@ -66,9 +75,29 @@ fn pointers(value: &Value, at: &str, all: &mut Vec<String>) {
 
 fn odd_values() -> Vec<Value> {
     vec![
-        json!(null), json!(true), json!(-1), json!(0), json!(i32::MAX), json!(i32::MIN), json!(i64::MAX), json!(i64::MIN),
-        json!(u64::MAX), json!(1.5), json!(""), json!("é\u{0}"), json!("-"), json!("9".repeat(300)), json!([]), json!({}),
-        json!([null]), json!([[]]), json!({"": null}), json!({"a": {"b": []}}), json!(["a", 1]), json!("root"), json!("-1e99"),
+        json!(null),
+        json!(true),
+        json!(-1),
+        json!(0),
+        json!(i32::MAX),
+        json!(i32::MIN),
+        json!(i64::MAX),
+        json!(i64::MIN),
+        json!(u64::MAX),
+        json!(1.5),
+        json!(""),
+        json!("é\u{0}"),
+        json!("-"),
+        json!("9".repeat(300)),
+        json!([]),
+        json!({}),
+        json!([null]),
+        json!([[]]),
+        json!({"": null}),
+        json!({"a": {"b": []}}),
+        json!(["a", 1]),
+        json!("root"),
+        json!("-1e99"),
     ]
 }
 
@@ -90,7 +119,8 @@ fn odd_object() -> impl Strategy<Value = (Hook, Value)> {
 // ADM-8, PT-ADM-15
 #[test]
 fn a_full_object_of_each_kind_is_taken() {
-    let queues = || vec![json!({"metadata": {"name": "q"}, "status": {"state": "Open"}}), json!({"metadata": {"name": "p"}})];
+    let queues =
+        || vec![json!({"metadata": {"name": "q"}, "status": {"state": "Open"}}), json!({"metadata": {"name": "p"}})];
     for (hook, mut object) in objects() {
         if let Hook::Training(_) = hook {
             object["spec"]["nprocPerNode"].take();

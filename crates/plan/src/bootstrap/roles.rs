@@ -21,6 +21,10 @@ const EVENTS: &[&str] = &["", "events.k8s.io"];
 const NETWORKING: &[&str] = &["networking.k8s.io"];
 const POLICY: &[&str] = &["policy"];
 const RBAC: &[&str] = &["rbac.authorization.k8s.io"];
+const SCHEDULING: &[&str] = &["scheduling.volcano.sh"];
+const TRAINING: &[&str] = &["kubeflow.org", "batch.volcano.sh", "bus.volcano.sh"];
+const TRAINING_JOBS: &[&str] =
+    &["pytorchjobs", "tfjobs", "mpijobs", "xgboostjobs", "paddlejobs", "jaxjobs", "jobs", "cronjobs", "commands"];
 const STORAGE: &[&str] = &["storage.k8s.io"];
 
 enum Row {
@@ -54,6 +58,9 @@ const ROLES: &[Role] = &[
     Role { name: "system:aggregate-to-admin", part_of: "admin", rules: Some(ADMIN) },
     Role { name: "system:aggregate-to-edit", part_of: "edit", rules: Some(EDIT) },
     Role { name: "system:aggregate-to-view", part_of: "view", rules: Some(VIEW) },
+    Role { name: "volley:training-admin", part_of: "admin", rules: Some(TRAINING_EDIT) },
+    Role { name: "volley:training-edit", part_of: "edit", rules: Some(TRAINING_EDIT) },
+    Role { name: "volley:training-view", part_of: "view", rules: Some(TRAINING_VIEW) },
     Role {
         name: "system:aggregated-metrics-reader",
         part_of: "view",
@@ -103,6 +110,19 @@ const ROLES: &[Role] = &[
     own("system:node", NODE),
     own("system:kube-scheduler", SCHEDULER),
     own("system:kube-controller-manager", CONTROLLER_MANAGER),
+];
+
+/// What people do with training jobs; queues are an administrator's, and seen by all.
+const TRAINING_EDIT: &[Row] = &[
+    On(READ_WRITE, TRAINING, TRAINING_JOBS),
+    On(&["get"], TRAINING, &["*/status"]),
+    On(&["get", "patch", "update"], TRAINING, &["*/scale"]),
+    On(READ, SCHEDULING, &["podgroups", "queues"]),
+];
+const TRAINING_VIEW: &[Row] = &[
+    On(READ, TRAINING, TRAINING_JOBS),
+    On(&["get"], TRAINING, &["*/status"]),
+    On(READ, SCHEDULING, &["podgroups", "queues"]),
 ];
 
 const ADMIN: &[Row] =

@@ -1,5 +1,5 @@
-//! JSON paths of printer columns and selectable fields: the part of client-go's dialect that CRDs use (no slices,
-//! unions, searches or patterns), and the cells that they give (K-CR-5). A path that cannot be followed gives no value,
+//! JSON paths of printer columns and selectable fields: the part of client-go's dialect that CRDs use (no steps in
+//! slices, unions, searches or patterns), and the cells that they give (K-CR-5). A path that cannot be followed gives no value,
 //! never an error.
 
 use super::number::number_text;
@@ -21,7 +21,12 @@ enum Step {
     Field(String),
     Wildcard,
     Index(i64),
-    Filter { left: Vec<Step>, right: Option<(Operator, Operand)> },
+    /// From here to before there; either may be left out.
+    Slice(Option<i64>, Option<i64>),
+    Filter {
+        left: Vec<Step>,
+        right: Option<(Operator, Operand)>,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,10 +128,12 @@ fn parse_bracket(source: &str) -> Option<Step> {
     if let Some(filter) = source.strip_prefix("?(").and_then(|rest| rest.strip_suffix(')')) {
         return parse_filter(filter.trim());
     }
-    match unquote(source) {
-        Some(name) => Some(Step::Field(name)),
-        None => source.parse().ok().map(Step::Index),
+    if let Some(name) = unquote(source) {
+        return Some(Step::Field(name));
     }
+    let Some((start, end)) = source.split_once(':') else { return source.parse().ok().map(Step::Index) };
+    let bound = |text: &str| if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) };
+    Some(Step::Slice(bound(start)?, bound(end)?))
 }
 
 fn unquote(source: &str) -> Option<String> {
@@ -184,8 +191,13 @@ fn take_step<'a>(step: &Step, values: &[&'a Value]) -> Option<Vec<&'a Value>> {
         match step {
             Step::Field(name) => found.extend(value.get(name)),
             Step::Wildcard => found.extend(children(value)),
-            Step::Index(_) | Step::Filter { .. } if value.is_null() => {}
+            Step::Index(_) | Step::Slice(..) | Step::Filter { .. } if value.is_null() => {}
             Step::Index(index) => found.push(value.as_array()?.get(resolve(*index, value)?)?),
+            Step::Slice(start, end) => {
+                let start = resolve(start.unwrap_or(0), value)?;
+                let end = end.map_or_else(|| Some(value.as_array()?.len()), |end| resolve(end, value))?;
+                found.extend(value.as_array()?.get(start..end)?);
+            }
             Step::Filter { left, right } => {
                 for item in value.as_array()? {
                     if passes(item, left, right.as_ref())? {
@@ -394,6 +406,14 @@ mod tests {
             (".spec.list[0]", json!(1)),
             (".spec.list[-1]", json!(3)),
             (".spec.list[*]", json!(1)),
+            (".spec.list[-1:]", json!(3)),
+            (".spec.list[1:2]", json!(2)),
+            (".spec.list[:1]", json!(1)),
+            (".spec.list[2:1]", Value::Null),
+            (".spec.list[-4:]", Value::Null),
+            (".spec.list[x:]", Value::Null),
+            (".spec.empty[-1:]", Value::Null),
+            (".status.conditions[-1:].type", json!("Ready")),
             (".spec.list[5]", Value::Null),
             (".spec.map.*.v", json!(true)),
             (".spec.map[*].v", json!(true)),

@@ -61,7 +61,8 @@ pub fn metadata(meta: &Value, name_rule: NameRule, namespaced: bool) -> Vec<Fiel
     problems(meta, "metadata", |meta| {
         let (prefix, name) = (meta.text("generateName"), meta.text("name"));
         // A training job may be named by a W&B run, which may start with a digit, and names its Services after itself.
-        let is_jobs = name_rule == NameRule::Label1035 && meta.items("ownerReferences").any(|owner| is_training_job(&owner));
+        let is_jobs =
+            name_rule == NameRule::Label1035 && meta.items("ownerReferences").any(|owner| is_training_job(&owner));
         let name_rule = if is_jobs { NameRule::Label } else { name_rule };
         if !prefix.is_empty() {
             meta.complain("generateName", prefix, name_rule.check(prefix, true));
