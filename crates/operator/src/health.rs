@@ -5,6 +5,7 @@ use crate::cache::Change;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use tokio::sync::watch;
 use volley_api::kube::text;
 use volley_plan::job::training::metrics::{DELETED, transitions};
 
@@ -22,7 +23,6 @@ pub enum Stage {
 
 #[derive(Debug, Default)]
 struct State {
-    stage: Stage,
     held: Held,
     /// By name, namespace and framework.
     counters: BTreeMap<(&'static str, String, &'static str), u64>,
@@ -31,12 +31,13 @@ struct State {
 /// Shared by the operator and whoever asks; outlives a loss of leadership.
 #[derive(Debug, Default)]
 pub struct Health {
+    stage: watch::Sender<Stage>,
     state: Mutex<State>,
 }
 
 impl Health {
     pub fn stage(&self) -> Stage {
-        self.state.lock().stage
+        *self.stage.borrow()
     }
 
     /// What others' controllers hold, as sentences by kind.
@@ -55,8 +56,14 @@ impl Health {
         words.to_owned()
     }
 
+    /// Waits until it has read what there is and looks after it.
+    pub async fn until_working(&self) {
+        // The sender lives as long as this does.
+        let _ = self.stage.subscribe().wait_for(|stage| *stage == Stage::Working).await;
+    }
+
     pub(crate) fn set(&self, stage: Stage) {
-        self.state.lock().stage = stage;
+        self.stage.send_replace(stage);
     }
 
     pub(crate) fn is_working(&self) {

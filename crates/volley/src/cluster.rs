@@ -5,7 +5,7 @@ mod backup;
 
 use crate::cli::Global;
 use crate::home::Home;
-use crate::host::{self, Hangup};
+use crate::host::{self, Hangup, Start};
 use crate::settings::Settings;
 use anyhow::Result;
 use api::Api;
@@ -49,7 +49,8 @@ impl ClusterVerb {
             Some(What::Backup(verb)) => verb.run(home),
             Some(What::Restore(verb)) => verb.run(home),
             None => {
-                host::run(global, home, &self.settings, Hangup::Stops, |ready| {
+                let start = Start { settings: &self.settings, has_operator: false, hangup: Hangup::Stops };
+                host::run(global, home, start, |ready| {
                     if let Some(note) = &ready.note {
                         eprintln!("note: {note}");
                     }

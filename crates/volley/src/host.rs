@@ -4,6 +4,7 @@
 //! asks `running`. A signal to terminate leaves pods running for the next start, as it does with a kubelet; an interrupt and
 //! `volley down` end them.
 
+pub mod operator;
 pub mod running;
 
 use crate::cli::Global;
@@ -17,6 +18,7 @@ use crate::status::{self, Status};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use futures::FutureExt;
+use operator::Operator;
 use running::Running;
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
@@ -67,6 +69,15 @@ pub enum Hangup {
     IsIgnored,
 }
 
+/// How the process is started.
+#[derive(Debug, Clone, Copy)]
+pub struct Start<'a> {
+    pub settings: &'a Settings,
+    /// Whether the operator runs beside the cluster.
+    pub has_operator: bool,
+    pub hangup: Hangup,
+}
+
 /// Claims the home for as long as `work` takes, if no process runs in it.
 pub fn alone<T>(home: &Home, work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -80,13 +91,12 @@ pub fn alone<T>(home: &Home, work: impl Future<Output = Result<T>>) -> Result<T>
 pub fn run(
     global: &Global,
     home: &Home,
-    settings: &Settings,
-    hangup: Hangup,
+    start: Start<'_>,
     tell: impl FnOnce(&Ready) -> Result<()>,
 ) -> Result<()> {
     logs::start(global)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKER_THREADS).enable_all().build()?;
-    let result = runtime.block_on(host(home, settings, hangup, tell));
+    let result = runtime.block_on(host(home, start, tell));
     if let Err(error) = &result {
         tracing::error!("{error:#}");
     }
@@ -103,12 +113,11 @@ pub fn run(
 /// one who asked for the end.
 async fn host(
     home: &Home,
-    settings: &Settings,
-    hangup: Hangup,
+    start: Start<'_>,
     tell: impl FnOnce(&Ready) -> Result<()>,
 ) -> Result<(Claim, Option<std::os::unix::net::UnixStream>)> {
     let claim = claim(home).await?;
-    let asked = serve(home, settings, hangup, tell).await?;
+    let asked = serve(home, start, tell).await?;
     Ok((claim, asked.map(UnixStream::into_std).transpose()?))
 }
 
@@ -134,19 +143,18 @@ async fn claim(home: &Home) -> Result<Claim> {
 /// Serves until the end; the connection of the one who asked for it, if somebody did.
 async fn serve(
     home: &Home,
-    settings: &Settings,
-    hangup: Hangup,
+    start: Start<'_>,
     tell: impl FnOnce(&Ready) -> Result<()>,
 ) -> Result<Option<UnixStream>> {
-    let settings = settings.clone().with_file(home)?;
+    let settings = start.settings.clone().with_file(home)?;
     let (announce, running) = watch::channel(None);
     let (stop_sender, stop_requests) = mpsc::channel(1);
     tokio::spawn(control::serve(control::bind(home)?, running, stop_sender));
-    let mut ends = Ends::new(hangup, stop_requests)?;
+    let mut ends = Ends::new(start.hangup, stop_requests)?;
 
     let (address, note) = settings.listen.choose();
     let cluster = tokio::select! {
-        started = start(home, address, &settings) => started?,
+        started = start_cluster(home, address, &settings) => started?,
         end = ends.next() => {
             if let End::Down { grace, .. } = &end {
                 node::clear(home.folder(), *grace).await.context("failed to end what an earlier process left")?;
@@ -155,7 +163,11 @@ async fn serve(
         }
     };
     write_private(&home.kubeconfig(), cluster.kubeconfig())?;
-    let running = Arc::new(Running::new(home, &settings, &cluster));
+    let operator = match start.has_operator {
+        true => Some(Operator::start(&cluster, &settings.operator).await),
+        false => None,
+    };
+    let running = Arc::new(Running::new(home, &settings, &cluster, operator.as_ref()));
     announce.send_replace(Some(running.clone()));
     tracing::info!(address = %cluster.address(), home = %home.folder().display(), "ready");
     tell(&Ready { status: running.status().await, note })?;
@@ -163,7 +175,7 @@ async fn serve(
     let end = ends.next().await;
     announce.send_replace(None);
     drop(running);
-    let stopped = stop(cluster, &end, &mut ends).await;
+    let stopped = stop((cluster, operator), &end, &mut ends).await;
     let mut asked = end.asked();
     if let (Err(error), Some(asked)) = (&stopped, &mut asked) {
         control::tell_failure(asked, error).await?;
@@ -172,15 +184,21 @@ async fn serve(
 }
 
 /// Stops everything, unless it takes too long or a signal says to leave it.
-async fn stop(cluster: Cluster, end: &End, ends: &mut Ends) -> Result<()> {
+async fn stop((cluster, operator): (Cluster, Option<Operator>), end: &End, ends: &mut Ends) -> Result<()> {
+    // Before the cluster, so that it does not see pods end and make new ones.
+    let operator = async {
+        if let Some(operator) = operator {
+            operator.stop().await;
+        }
+    };
     let (limit, stopped) = match end {
         End::Leave => {
             tracing::info!("stopping; pods go on and are adopted by the next start");
-            (STOP_TIMEOUT, cluster.stop().map(Ok).boxed())
+            (STOP_TIMEOUT, operator.then(|()| cluster.stop()).map(Ok).boxed())
         }
         End::Down { grace, .. } => {
             tracing::info!(?grace, "stopping, pods too");
-            (STOP_TIMEOUT.saturating_add(*grace), cluster.down(*grace).boxed())
+            (STOP_TIMEOUT.saturating_add(*grace), operator.then(|()| cluster.down(*grace)).boxed())
         }
     };
     let hint = "hint: `volley down` again ends what is left";
@@ -191,7 +209,7 @@ async fn stop(cluster: Cluster, end: &End, ends: &mut Ends) -> Result<()> {
     }
 }
 
-async fn start(home: &Home, listen: SocketAddr, settings: &Settings) -> Result<Cluster> {
+async fn start_cluster(home: &Home, listen: SocketAddr, settings: &Settings) -> Result<Cluster> {
     let node = settings.node.options(map::kept(home)?)?;
     let options = Options { home: home.folder().to_owned(), listen, names: settings.listen.names.clone(), node };
     Cluster::start(options).await.map_err(|error| {

@@ -33,6 +33,37 @@ pub struct Settings {
     pub listen: Listen,
     #[command(flatten)]
     pub node: NodeArgs,
+    #[command(flatten)]
+    pub operator: OperatorArgs,
+}
+
+/// How training jobs are driven.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "Training jobs")]
+pub struct OperatorArgs {
+    /// How close to upstream training jobs behave [default: improved]
+    #[arg(long, value_name = "HOW")]
+    pub compat: Option<Compat>,
+    /// Start Kubeflow's jobs as gangs of this scheduler, such as volcano [default: none]
+    #[arg(long, value_name = "SCHEDULER")]
+    pub gang: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Compat {
+    /// Upstream's known mistakes are corrected
+    Improved,
+    /// As upstream's controllers do, mistakes included
+    Strict,
+}
+
+impl Compat {
+    fn word(self) -> &'static str {
+        match self {
+            Compat::Improved => "improved",
+            Compat::Strict => "strict",
+        }
+    }
 }
 
 /// What the node may use, and how it gets images.
@@ -142,7 +173,11 @@ impl Settings {
             listen: self.listen.listen.or(file.listen.listen),
             names: or_else(self.listen.names, file.listen.names),
         };
-        Ok(Settings { listen, node: self.node.or(file.node) })
+        let operator = OperatorArgs {
+            compat: self.operator.compat.or(file.operator.compat),
+            gang: self.operator.gang.or(file.operator.gang),
+        };
+        Ok(Settings { listen, node: self.node.or(file.node), operator })
     }
 
     /// The options as words, to start this program again with.
@@ -162,6 +197,8 @@ impl Settings {
             .for_each(|mirror| add("registry-mirror", format!("{}={}", mirror.host, mirror.url)));
         node.plain_http_registries.iter().for_each(|host| add("plain-http-registry", host.clone()));
         node.insecure_registries.iter().for_each(|host| add("insecure-registry", host.clone()));
+        self.operator.compat.iter().for_each(|compat| add("compat", compat.word().to_owned()));
+        self.operator.gang.iter().for_each(|gang| add("gang", gang.clone()));
         if node.no_node {
             words.push("--no-node".to_owned());
         }
@@ -382,6 +419,8 @@ mod tests {
             "--registry-mirror=docker.io=http://mirror.lan:5000",
             "--plain-http-registry=registry.lan:5000",
             "--insecure-registry=other.lan",
+            "--compat=strict",
+            "--gang=volcano",
             "--no-node",
         ];
         for words in [&all[..], &["--fake-gpus=4"], &["--gpus=all"], &["--gpus=none"], &[]] {
@@ -402,6 +441,8 @@ runtime: process
 image-map: ['pytorch/*=host', 'a=b']
 registry-mirror: docker.io=http://mirror.lan:5000
 no-node: false
+compat: strict
+gang: volcano
 ";
         let words = [
             "--listen=127.0.0.1:0",
@@ -411,6 +452,8 @@ no-node: false
             "--image-map=pytorch/*=host",
             "--image-map=a=b",
             "--registry-mirror=docker.io=http://mirror.lan:5000",
+            "--compat=strict",
+            "--gang=volcano",
         ];
         assert_eq!(file(text).unwrap(), settings(&words));
     }

@@ -78,6 +78,9 @@ pub struct PartStatus {
     /// `ok`, or what is wrong.
     pub health: String,
     pub address: String,
+    /// What it leaves to others' controllers, as sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aside: Vec<String>,
 }
 
 impl StatusVerb {
@@ -123,6 +126,7 @@ impl Show for Status {
                 row.extend([process.pid.to_string(), process.started.to_string(), kubeconfig]);
             }
             rows.push(row);
+            rows.extend(part.aside.iter().map(|held| vec![String::new(), "aside".to_owned(), held.clone()]));
         }
         rows.extend(self.node.iter().flat_map(NodeStatus::rows));
         rows
@@ -150,7 +154,7 @@ mod tests {
     use crate::output::aligned;
 
     #[test]
-    fn the_node_is_one_line_and_one_for_each_thing_that_it_cannot_do() {
+    fn a_part_is_one_line_and_one_for_each_thing_that_it_does_not_do() {
         let node = NodeStatus {
             health: "ok".to_owned(),
             runtime: "process".to_owned(),
@@ -159,14 +163,24 @@ mod tests {
             gpus: Count { held: 1, total: 4 },
             pods_running: 2,
         };
-        let part =
-            PartStatus { name: "cluster".to_owned(), health: "ok".to_owned(), address: "https://[::1]:1".to_owned() };
-        let status = Status { running: true, home: "/h".into(), process: None, parts: vec![part], node: Some(node) };
+        let part = |name: &str, address: &str, aside: &[&str]| PartStatus {
+            name: name.to_owned(),
+            health: "ok".to_owned(),
+            address: address.to_owned(),
+            aside: aside.iter().map(ToString::to_string).collect(),
+        };
+        let parts = vec![
+            part("cluster", "https://[::1]:1", &[]),
+            part("operator", "in this process", &["Jobs are looked after by Volcano"]),
+        ];
+        let status = Status { running: true, home: "/h".into(), process: None, parts, node: Some(node) };
         let expected = "\
-PART      HEALTH   ADDRESS
-cluster   ok       https://[::1]:1
-node      ok       runtime process, 1 of 4 GPUs held, 2 pods running
-          lacks    limits are not enforced
+PART       HEALTH   ADDRESS
+cluster    ok       https://[::1]:1
+operator   ok       in this process
+           aside    Jobs are looked after by Volcano
+node       ok       runtime process, 1 of 4 GPUs held, 2 pods running
+           lacks    limits are not enforced
 ";
         assert_eq!(aligned(&status.rows(false)), expected);
     }

@@ -6,7 +6,7 @@
 use crate::cli::Global;
 use crate::failure::Report;
 use crate::home::Home;
-use crate::host::{self, Hangup, Ready};
+use crate::host::{self, Hangup, Ready, Start};
 use crate::output::{self, Output};
 use crate::settings::Settings;
 use crate::status::{self, Status};
@@ -24,7 +24,7 @@ const LOG_TAIL_LINES: usize = 10;
 const EXAMPLES: &str = "\
 Examples:
   volley up                                start everything, return when it is ready
-  volley up --only cluster                 only the embedded cluster
+  volley up --only cluster                 only the embedded cluster, without training jobs
   volley up --listen 127.0.0.1:0           on a free port
   volley up --listen 0.0.0.0:6443 --name gpu-box.lan
                                            for other machines too
@@ -62,6 +62,8 @@ pub struct Up {
 pub enum Part {
     /// The embedded Kubernetes cluster
     Cluster,
+    /// What runs training jobs: PyTorchJobs and their kin, Volcano's Jobs
+    Operator,
 }
 
 impl Part {
@@ -69,6 +71,7 @@ impl Part {
     fn word(self) -> &'static str {
         match self {
             Part::Cluster => "cluster",
+            Part::Operator => "operator",
         }
     }
 }
@@ -82,12 +85,14 @@ enum Handoff {
 
 impl Up {
     pub fn run(self, global: &Global, home: &Home) -> Result<ExitCode> {
-        // There is one part so far, so all choices of parts are the same; the argument is checked by its type.
+        if !self.only.is_empty() && !self.only.contains(&Part::Cluster) {
+            bail!("the operator runs on the cluster beside it\nhint: --only cluster,operator");
+        }
         if self.handoff {
             return self.serve_in_background(global, home);
         }
         if self.foreground {
-            host::run(global, home, &self.settings, Hangup::Stops, |ready| announce(ready, self.output))?;
+            host::run(global, home, self.how(Hangup::Stops), |ready| announce(ready, self.output))?;
             return Ok(ExitCode::SUCCESS);
         }
         let began = Instant::now();
@@ -103,10 +108,15 @@ impl Up {
         Ok(ExitCode::SUCCESS)
     }
 
+    fn how(&self, hangup: Hangup) -> Start<'_> {
+        let has_operator = self.only.is_empty() || self.only.contains(&Part::Operator);
+        Start { settings: &self.settings, has_operator, hangup }
+    }
+
     fn serve_in_background(&self, global: &Global, home: &Home) -> Result<ExitCode> {
         let hand_over = |handoff: &Handoff| output::print(&(serde_json::to_string(handoff)? + "\n"));
         let mut is_ready = false;
-        let result = host::run(global, home, &self.settings, Hangup::IsIgnored, |ready| {
+        let result = host::run(global, home, self.how(Hangup::IsIgnored), |ready| {
             is_ready = true;
             hand_over(&Handoff::Ready(Box::new(ready.clone())))
         });

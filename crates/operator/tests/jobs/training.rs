@@ -19,10 +19,10 @@ async fn a_job_gets_pods_and_services_and_succeeds_with_its_master() {
     world.set_pods(&names[1..], "Running", 0).await;
     world.set_pod("x-master-0", "Succeeded", 0).await;
     world.until_condition("x", "Succeeded").await;
-    let told = world.operator.as_ref().unwrap().health.metrics();
+    let health = world.operator.as_ref().unwrap().health.clone();
     for counter in ["created", "successful"] {
         let line = format!("training_operator_jobs_{counter}_total{{job_namespace=\"default\",framework=\"pytorch\"}} 1\n");
-        assert!(told.contains(&line), "{told}");
+        world.until_true(&line, || health.metrics().contains(&line)).await;
     }
     world.stop().await;
 }

@@ -7,13 +7,14 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use volley_api::kube::text;
-use volley_api::{kubeflow, volcano};
+use volley_api::volcano;
 use volley_cluster::apiserver::local::Local;
 use volley_cluster::{Cluster, Options};
 use volley_operator::health::{Health, Stage};
 
 /// An upper bound only: what is waited for usually happens within milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(50);
 
 pub const PODS: (&str, &str) = ("", "pods");
 pub const JOBS: (&str, &str) = ("batch.volcano.sh", "jobs");
@@ -58,25 +59,13 @@ pub struct World {
 }
 
 impl World {
-    /// A cluster with the definitions, and no operator.
+    /// A cluster without an operator.
     pub async fn bare() -> World {
         let folder = tempfile::tempdir().unwrap();
         let listen = (Ipv4Addr::LOCALHOST, 0).into();
         let options = Options { home: folder.path().to_owned(), listen, names: Vec::new(), node: None };
         let cluster = Cluster::start(options).await.unwrap();
-        let world = World { cluster, operator: None, _folder: folder };
-        let rules = settings().training.rules();
-        let training = kubeflow::kinds::ROWS.iter().map(|row| kubeflow::definition::definition(row, rules));
-        for definition in volcano::definition::definitions().into_iter().chain(training) {
-            let name = text(&definition, "metadata.name").to_owned();
-            let definitions = ("apiextensions.k8s.io", "customresourcedefinitions");
-            if world.get(definitions, &name).is_none() {
-                world.create(definitions, definition).await;
-            }
-            let established = |definition: &Value| definition.to_string().contains("\"Established\"");
-            world.until(&name, || world.get(definitions, &name).filter(established)).await;
-        }
-        world
+        World { cluster, operator: None, _folder: folder }
     }
 
     pub async fn start() -> World {
@@ -102,7 +91,8 @@ impl World {
     }
 
     pub fn list(&self, (group, plural): (&str, &str)) -> Vec<Value> {
-        self.local().list(group, plural, "default")
+        let namespace = if (group, plural) == QUEUES { "" } else { "default" };
+        self.local().list(group, plural, namespace)
     }
 
     pub fn names(&self, what: (&str, &str)) -> Vec<String> {
@@ -126,7 +116,8 @@ impl World {
                 if let Some(found) = found() {
                     return found;
                 }
-                if changes.next().await.is_err() {
+                // What the operator knows follows what is stored, so a while after the last commit is a time to look, too.
+                if let Ok(Err(_)) = tokio::time::timeout(PAUSE, changes.next()).await {
                     changes = store.watch_all(store.revision()).unwrap();
                 }
             }

@@ -2,6 +2,7 @@
 
 use crate::control::Saved;
 use crate::home::Home;
+use crate::host::operator::Operator;
 use crate::image::map::{self, MapRow};
 use crate::image::work::{self, ImageAsk, Listed, OnStep, Users};
 use crate::settings::Settings;
@@ -9,6 +10,7 @@ use crate::status::{Count, NodeStatus, PartStatus, Process, Status};
 use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
 use serde_json::Value;
+use std::iter;
 use std::path::PathBuf;
 use std::sync::Arc;
 use volley_cluster::Cluster;
@@ -16,6 +18,7 @@ use volley_cluster::apiserver::ApiServer;
 use volley_cluster::images::reference::{ImageMap, Source, resolve};
 use volley_cluster::images::store::Image;
 use volley_cluster::node::{GpuHolding, Node, mode_word};
+use volley_operator::health::Health;
 
 pub struct Running {
     home: Home,
@@ -24,17 +27,19 @@ pub struct Running {
     maps: Vec<ImageMap>,
     cluster: Arc<ApiServer>,
     node: Option<Arc<Node>>,
+    operator: Option<Arc<Health>>,
     client: kube::Client,
 }
 
 impl Running {
-    pub fn new(home: &Home, settings: &Settings, cluster: &Cluster) -> Running {
+    pub fn new(home: &Home, settings: &Settings, cluster: &Cluster, operator: Option<&Operator>) -> Running {
         Running {
             home: home.clone(),
             started: Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default(),
             maps: settings.node.image_maps.clone(),
             cluster: cluster.server().clone(),
             node: cluster.node().cloned(),
+            operator: operator.map(Operator::health),
             client: cluster.client("status"),
         }
     }
@@ -50,12 +55,19 @@ impl Running {
             name: "cluster".to_owned(),
             health: self.read("/readyz").await.unwrap_or_else(|error| error.to_string()),
             address: format!("https://{}", self.cluster.address()),
+            aside: Vec::new(),
         };
+        let operator = self.operator.as_ref().map(|health| PartStatus {
+            name: "operator".to_owned(),
+            health: health.words(),
+            address: "in this process".to_owned(),
+            aside: health.held().into_values().collect(),
+        });
         Status {
             running: true,
             home: self.home.folder().to_owned(),
             process: Some(process),
-            parts: vec![cluster],
+            parts: iter::once(cluster).chain(operator).collect(),
             node: self.node_status().await,
         }
     }
