@@ -2,9 +2,11 @@
 
 pub mod access;
 pub mod admit;
+pub mod aside;
 pub mod bootstrap;
 pub mod control;
 pub mod custom;
 pub mod job;
+pub mod lease;
 pub mod node;
 pub mod object;
