@@ -8,3 +8,4 @@ pub mod custom;
 pub mod job;
 pub mod node;
 pub mod object;
+pub mod sim;
