@@ -7,8 +7,13 @@ use std::fs;
 use std::path::Path;
 
 /// Each room of `crates/` and the rooms below it that it may use. Shells never appear on the right.
-const ROOMS: &[(&str, &[&str])] =
-    &[("api", &[]), ("plan", &["api"]), ("cluster", &["api", "plan"]), ("volley", &["api", "plan", "cluster"])];
+const ROOMS: &[(&str, &[&str])] = &[
+    ("api", &[]),
+    ("plan", &["api"]),
+    ("cluster", &["api", "plan"]),
+    ("operator", &["api", "plan"]),
+    ("volley", &["api", "plan", "cluster", "operator"]),
+];
 
 /// What a folder may not mention, and why.
 const FORBIDDEN: &[(&str, &[&str], &str)] = &[

@@ -44,8 +44,9 @@ impl Cluster {
             Turn::RestartInPlace(index, times) => {
                 self.with_pod(*index, is_running, |cluster, name| cluster.restart_container(name, *times))
             }
-            Turn::Delete(index) => self
-                .with_pod(*index, |_| true, |cluster, name| cluster.delete("Pod", name, Propagation::Background)),
+            Turn::Delete(index) => {
+                self.with_pod(*index, |_| true, |cluster, name| cluster.delete("Pod", name, Propagation::Background))
+            }
             Turn::Vanish(index) => self.with_pod(*index, |_| true, Cluster::vanish),
             Turn::Reap => {
                 let is_going = |pod: &Value| !text(pod, "metadata.deletionTimestamp").is_empty();

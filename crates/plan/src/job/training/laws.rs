@@ -1,7 +1,7 @@
 //! The laws of `sim::laws` told of Kubeflow's jobs: which conditions may stand together, and that counters are the pods.
 
 use super::stage::{Stage, seen_by};
-use super::{Settings, plan};
+use super::{Gang, Settings, plan};
 use crate::sim::laws::{Planner, Story, disturbances, ends, pod_turn, settles, survives};
 use crate::sim::{Cluster, Disturbance, Run, Turn};
 use proptest::prelude::*;
@@ -19,6 +19,7 @@ struct Job {
     policy: &'static str,
     restarts_as_whole: bool,
     is_strict: bool,
+    has_gang: bool,
     run_policy: Value,
 }
 
@@ -41,11 +42,11 @@ impl Job {
 
 impl Story for Job {
     fn begin(&self) -> Run<Planner> {
-        let settings = if self.is_strict { Settings::strict() } else { Settings::default() };
+        let mut settings = if self.is_strict { Settings::strict() } else { Settings::default() };
+        settings.gang = self.has_gang.then_some(Gang::Volcano);
         let row = self.row;
         let planner: Planner = Box::new(move |cluster| {
-            let mut plan =
-                seen_by(cluster, row, &BTreeMap::new(), |seen| plan(row, seen, &settings, cluster.now()));
+            let mut plan = seen_by(cluster, row, &BTreeMap::new(), |seen| plan(row, seen, &settings, cluster.now()));
             if settings.is_strict {
                 // The reference says the same again at every look (PT-EVT-2).
                 plan.events.clear();
@@ -159,12 +160,14 @@ fn job() -> impl Strategy<Value = Job> {
     let row = prop_oneof![1 => Just(&ROWS[0]), 2 => (1..ROWS.len()).prop_map(|index| &ROWS[index])];
     let policy = prop_oneof![Just("Never"), Just("OnFailure"), Just("Always"), Just("ExitCode")];
     let clean = prop_oneof![Just("None"), Just("Running"), Just("All")];
-    let limits = (proptest::option::of(0..3i32), proptest::option::of(20..200i64));
-    (row, any::<[bool; 3]>(), policy, clean, limits).prop_map(
-        |(row, [has_leader, is_elastic, restarts_as_whole], policy, clean, (backoff, deadline))| {
-            let run_policy =
-                json!({"cleanPodPolicy": clean, "backoffLimit": backoff, "activeDeadlineSeconds": deadline});
-            Job { row, has_leader, is_elastic, policy, restarts_as_whole, is_strict: false, run_policy }
+    let limits =
+        (proptest::option::of(0..3i32), proptest::option::of(20..200i64), proptest::option::weighted(0.2, 0..90i32));
+    let has_gang = proptest::bool::weighted(0.3);
+    (row, any::<[bool; 3]>(), has_gang, policy, clean, limits).prop_map(
+        |(row, [has_leader, is_elastic, restarts_as_whole], has_gang, policy, clean, (backoff, deadline, ttl))| {
+            let run_policy = json!({"cleanPodPolicy": clean, "backoffLimit": backoff,
+                "activeDeadlineSeconds": deadline, "ttlSecondsAfterFinished": ttl});
+            Job { row, has_leader, is_elastic, policy, restarts_as_whole, is_strict: false, has_gang, run_policy }
         },
     )
 }
@@ -179,6 +182,7 @@ fn turns(most: usize) -> impl Strategy<Value = Vec<Turn>> {
     let edit = |patch: Value| Turn::Edit { kind: String::new(), name: "x".to_owned(), patch };
     let turn = prop_oneof![
         12 => pod_turn(),
+        2 => Just(Turn::Groups("Inqueue")),
         1 => any::<bool>().prop_map(move |is_so| edit(json!({"spec": {"runPolicy": {"suspend": is_so}}}))),
         1 => (1..4i32).prop_map(move |count| edit(json!({"spec": {"replicas": {"Worker": {"replicas": count}}}}))),
     ];
@@ -239,6 +243,9 @@ proptest! {
         stage.settle();
         for turn in about(job.row, turns) {
             stage.world.happen(&turn).unwrap();
+            if !stage.exists() {
+                return Ok(());
+            }
             let forwards = stage.plan();
             let backwards = stage.seen_by(|seen| {
                 let pods: Vec<_> = seen.pods.iter().rev().cloned().collect();

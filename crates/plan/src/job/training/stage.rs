@@ -169,7 +169,12 @@ impl Stage {
     }
 }
 
-pub fn seen_by<T>(world: &Cluster, row: &Row, priorities: &BTreeMap<String, i32>, planner: impl Fn(&Observed) -> T) -> T {
+pub fn seen_by<T>(
+    world: &Cluster,
+    row: &Row,
+    priorities: &BTreeMap<String, i32>,
+    planner: impl Fn(&Observed) -> T,
+) -> T {
     let pods: Vec<Pod> = world.list();
     let services = world.of_kind("Service");
     let groups = world.of_kind("PodGroup");

@@ -88,7 +88,9 @@ fn check_step(before: Option<&Value>, after: &Value) {
     match (from, to) {
         (_, "Aborted" | "Terminated") | ("Completing", "Completed") => assert_eq!(busy, 0, "{after:#}"),
         ("Restarting", "Pending") => {
-            assert!(3 - count(after, "terminating") >= count(after, "minAvailable"), "{after:#}");
+            let tasks = after["spec"]["tasks"].as_array().unwrap();
+            let replicas: i64 = tasks.iter().map(|task| task["replicas"].as_i64().unwrap()).sum();
+            assert!(replicas - count(after, "terminating") >= count(after, "minAvailable"), "{after:#}");
         }
         _ => {}
     }
@@ -151,8 +153,16 @@ fn job() -> impl Strategy<Value = Job> {
     let actions = ["AbortJob", "RestartJob", "RestartTask", "RestartPod", "TerminateJob", "CompleteJob", "ResumeJob"];
     let policy = (proptest::sample::select(events.to_vec()), proptest::sample::select(actions.to_vec()), any::<bool>());
     let policies = proptest::collection::vec(policy, 0..4);
+    let plugins = proptest::sample::select(vec![
+        json!({}),
+        json!({"svc": []}),
+        json!({"ssh": [], "pytorch": ["--master=a", "--worker=b"]}),
+    ]);
+    let volumes =
+        proptest::option::of(Just(json!([{"mountPath": "/m", "volumeClaim": {"accessModes": ["ReadWriteOnce"]}}])));
     let spec = (policies, 1..4i32, proptest::option::of(1..3i32), any::<bool>());
-    (spec, any::<bool>()).prop_map(|((policies, min, success, waits), is_strict)| {
+    let more = (plugins, volumes, proptest::option::weighted(0.2, 0..90i32));
+    (spec, more, any::<bool>()).prop_map(|((policies, min, success, waits), (plugins, volumes, ttl), is_strict)| {
         let mut seen = BTreeSet::new();
         let kept = policies.into_iter().filter(|(event, ..)| seen.insert(*event));
         let policies: Vec<Value> = kept
@@ -162,7 +172,7 @@ fn job() -> impl Strategy<Value = Job> {
             })
             .collect();
         let mut spec = json!({"tasks": [task("a", 1), task("b", 2)], "minAvailable": min, "policies": policies,
-            "plugins": {"svc": []}, "minSuccess": success});
+            "plugins": plugins, "volumes": volumes, "ttlSecondsAfterFinished": ttl, "minSuccess": success});
         if waits {
             spec["tasks"][1]["dependsOn"] = json!({"name": ["a"]});
         }
@@ -200,7 +210,8 @@ fn numbered(mut turns: Vec<Turn>) -> Vec<Turn> {
 
 /// Each turn with what befalls the controller after it.
 fn disturbed(most: usize) -> impl Strategy<Value = Vec<(Turn, Vec<crate::sim::Disturbance>)>> {
-    (turns(most), proptest::collection::vec(disturbances(), most)).prop_map(|(turns, all)| turns.into_iter().zip(all).collect())
+    (turns(most), proptest::collection::vec(disturbances(), most))
+        .prop_map(|(turns, all)| turns.into_iter().zip(all).collect())
 }
 
 proptest! {
