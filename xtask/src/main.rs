@@ -1,6 +1,7 @@
 //! Chores of the repository: `cargo run -p xtask -- <chore>`.
 
 mod gen_types;
+mod rules;
 mod tidy;
 
 use anyhow::{Result, bail};
@@ -23,8 +24,10 @@ fn run() -> Result<()> {
     match words.as_slice() {
         ["gen", "types"] => gen_types::write(),
         ["gen", "types", "--check"] => gen_types::check(),
+        ["gen", "rules"] => rules::write(),
+        ["gen", "rules", "--check"] => rules::check(),
         ["tidy"] => tidy::check(),
-        _ => bail!("usage: xtask gen types [--check] | xtask tidy"),
+        _ => bail!("usage: xtask gen types|rules [--check] | xtask tidy"),
     }
 }
 

@@ -10,3 +10,4 @@ pub mod job;
 pub mod lease;
 pub mod node;
 pub mod object;
+pub mod sim;

@@ -1,88 +1,65 @@
-//! Every tier 1 rule of the Kubernetes API is named in a comment above a test that checks it.
-//!
-//! The ids are in `tests/t1-rules.txt`. A Rust test names its rules right above itself; scripts below `tests` name them
-//! in any comment.
+//! The lists of rules and the tests hold each other to account: what must be tested is, and what a test names exists.
 
 use super::Finding;
-use super::source::{RustFile, Tree};
+use super::source::Tree;
+use crate::rules::{self, List, Named};
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::PathBuf;
-
-const LIST: &str = "tests/t1-rules.txt";
 
 pub fn rules_are_tested(tree: &Tree) -> Vec<Finding> {
-    let list = fs::read_to_string(tree.root.join(LIST)).unwrap_or_default();
-    if list.is_empty() {
-        return vec![Finding { file: LIST.into(), line: 1, text: "the list of rules is missing".to_owned() }];
+    match rules::lists(&tree.root) {
+        Ok(lists) if !lists.is_empty() => compare(&lists, &rules::named(tree)),
+        Ok(_) | Err(_) => {
+            let text = "there is no list of rules, `*-rules.txt`, to be read".to_owned();
+            vec![Finding { file: "tests".into(), line: 1, text }]
+        }
     }
-    let named = named(tree);
-    let untested = list.lines().enumerate().filter(|(_, line)| line.starts_with("K-") && !named.contains(*line));
-    untested
-        .map(|(index, rule)| Finding {
-            file: PathBuf::from(LIST),
-            line: index + 1,
-            text: format!("no test names {rule} in a comment above it"),
-        })
-        .collect()
 }
 
-fn named(tree: &Tree) -> BTreeSet<String> {
-    let in_tests = tree.rust.iter().flat_map(named_above_tests);
-    let in_scripts = tree.scripts.iter().flat_map(|(_, text)| {
-        text.lines().filter(|line| line.trim_start().starts_with('#')).flat_map(ids).collect::<Vec<_>>()
-    });
-    in_tests.chain(in_scripts).collect()
-}
-
-fn named_above_tests(file: &RustFile) -> Vec<String> {
-    let is_attribute = |index: usize| file.code[index].trim_start().starts_with("#[");
-    let is_comment = |index: usize| file.lines[index].trim_start().starts_with("//");
-    let mut found = Vec::new();
-    for index in (0..file.code.len()).filter(|index| is_test_attribute(&file.code[*index])) {
-        let above = (0..index).rev().take_while(|line| is_comment(*line) || is_attribute(*line));
-        let below = (index + 1..file.code.len()).take_while(|line| is_comment(*line) || is_attribute(*line));
-        found.extend(above.chain(below).flat_map(|line| ids(&file.comments[line])));
+fn compare(lists: &[List], named: &Named) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut known = BTreeSet::new();
+    for list in lists {
+        for rule in &list.rules {
+            let finding = |text| Finding { file: list.path.clone(), line: rule.line, text };
+            if !known.insert(&rule.id) {
+                findings.push(finding(format!("{} is listed twice", rule.id)));
+            }
+            if rule.excuse.is_none() && !named.contains_key(&rule.id) {
+                findings.push(finding(format!("no test names {} in a comment above it", rule.id)));
+            }
+        }
     }
-    found
-}
-
-/// `#[test]`, `#[tokio::test]`, `#[tokio::test(…)]`.
-fn is_test_attribute(line: &str) -> bool {
-    let line = line.trim_start();
-    let name = line.strip_prefix("#[").and_then(|rest| rest.split([']', '(']).next()).unwrap_or_default();
-    name == "test" || name.ends_with("::test")
-}
-
-/// The ids in a text: `K-`, capitals, digits and dashes, ending in a number.
-fn ids(text: &str) -> Vec<String> {
-    let is_part = |letter: &char| letter.is_ascii_uppercase() || letter.is_ascii_digit() || *letter == '-';
-    let starts = text.match_indices("K-").map(|(at, _)| at);
-    starts
-        .map(|at| text[at..].chars().take_while(is_part).collect::<String>())
-        .filter(|id| id.chars().next_back().is_some_and(|last| last.is_ascii_digit()))
-        .collect()
+    for (id, places) in named.iter().filter(|(id, _)| !known.contains(id) && rules::is_of_a_list(id, lists)) {
+        let unknown = |place: &rules::Place| Finding {
+            file: place.path.clone(),
+            line: place.line,
+            text: format!("{id} is in no list of rules below `tests`"),
+        };
+        findings.extend(places.iter().map(unknown));
+    }
+    findings
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn found(text: &str) -> Vec<String> {
-        named_above_tests(&RustFile::new("a.rs".into(), text))
-    }
+    use crate::rules::Place;
+    use std::path::Path;
 
     #[test]
-    fn rules_count_only_right_above_a_test() {
-        assert_eq!(found("// K-WR-3, K-POD-DEL-2\n#[test]\nfn a() {}\n"), ["K-WR-3", "K-POD-DEL-2"]);
-        assert_eq!(found("#[tokio::test(flavor = \"x\")]\n// K-WR-3\nasync fn a() {}\n"), ["K-WR-3"]);
-        assert!(found("// K-WR-3\nfn a() {}\n").is_empty());
-        assert!(found("// K-WR-3\nlet x = 1;\n#[test]\nfn a() {}\n").is_empty());
-        assert!(found("#[cfg(test)]\n// K-WR-3\nmod tests;\n").is_empty());
-    }
-
-    #[test]
-    fn a_family_is_not_a_rule() {
-        assert!(ids("K-SMP and K-WR-").is_empty());
+    fn what_is_untested_unknown_or_listed_twice_is_found() {
+        let list = List::read(Path::new("tests/x-rules.txt"), "# X\nX-1\nX-2\nX-1\n[later]\nX-3\n");
+        let place = |line| BTreeSet::from([Place { path: "a.rs".into(), test: "t".into(), line }]);
+        let named =
+            Named::from([("X-1".to_owned(), place(1)), ("X-8".to_owned(), place(7)), ("UTF-8".to_owned(), place(9))]);
+        let findings: Vec<String> = compare(&[list], &named).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            findings,
+            [
+                "tests/x-rules.txt:3: no test names X-2 in a comment above it",
+                "tests/x-rules.txt:4: X-1 is listed twice",
+                "a.rs:7: X-8 is in no list of rules below `tests`",
+            ]
+        );
     }
 }

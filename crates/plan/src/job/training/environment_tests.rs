@@ -232,3 +232,19 @@ fn a_job_as_the_sdk_sends_it_has_what_torchrun_without_flags_needs() {
     assert_eq!(stage.pod("x-master-0")["metadata"]["annotations"]["sidecar.istio.io/inject"], "false");
     assert_eq!(stage.pod("x-master-0")["spec"]["restartPolicy"], "OnFailure");
 }
+
+// PT-ENV-10
+#[test]
+fn the_users_own_torchrun_settings_are_left_alone() {
+    let reserved = ["PET_MONITOR_INTERVAL", "PET_START_METHOD"];
+    let own = json!([{"name": reserved[0], "value": "7"}]);
+    for elastic in [Value::Null, json!({"maxRestarts": 3, "standalone": true, "rdzvId": "r"})] {
+        let stage = settled(Stage::torch(1, "Never", json!({ "elasticPolicy": elastic })));
+        assert!(reserved.iter().all(|name| !stage.environment("x-worker-0").contains_key(*name)), "{elastic}");
+        let container = json!({"name": "pytorch", "image": "i", "env": own});
+        let worker = json!({"template": {"spec": {"containers": [container]}}});
+        let spec = json!({"elasticPolicy": elastic, "pytorchReplicaSpecs": {"Worker": worker}});
+        let stage = settled(Stage::torch(1, "Never", spec));
+        assert_eq!(stage.environment("x-worker-0").get(reserved[0]).map(String::as_str), Some("7"), "{elastic}");
+    }
+}

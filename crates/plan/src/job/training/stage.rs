@@ -3,6 +3,7 @@
 use super::{Observed, Settings, plan};
 use crate::control::Plan;
 use crate::control::world::{World, at};
+use crate::sim::Cluster;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -168,7 +169,12 @@ impl Stage {
     }
 }
 
-fn seen_by<T>(world: &World, row: &Row, priorities: &BTreeMap<String, i32>, planner: impl Fn(&Observed) -> T) -> T {
+pub fn seen_by<T>(
+    world: &Cluster,
+    row: &Row,
+    priorities: &BTreeMap<String, i32>,
+    planner: impl Fn(&Observed) -> T,
+) -> T {
     let pods: Vec<Pod> = world.list();
     let services = world.of_kind("Service");
     let groups = world.of_kind("PodGroup");

@@ -120,9 +120,9 @@ fn sub_group(task: &Task) -> Option<Value> {
 
 /// What the first `members` pods need, the most important tasks first (PG-4).
 fn resources(round: &Round, tasks: &[&Task], members: i32) -> Usage {
+    // The class of the template alone: the Job's, which pods without one get, ranks no task before another.
     let priority = |task: &Task| {
         let class = text(&task.template, "spec.priorityClassName");
-        let class = if class.is_empty() { &round.spec.priority_class_name } else { class };
         round.seen.priorities.get(class).copied().unwrap_or(0)
     };
     let mut order = tasks.to_vec();

@@ -86,6 +86,17 @@ fn important_tasks_are_counted_first() {
     check(5, [1, 1], "32");
 }
 
+// PG-4
+#[test]
+fn the_jobs_own_class_ranks_no_task_before_another() {
+    let mut tasks = json!([asking("a", 1, "1"), asking("b", 1, "10")]);
+    tasks[1]["template"]["spec"]["priorityClassName"] = json!("low");
+    let mut cluster = Cluster::new(json!({"tasks": tasks, "minAvailable": 1, "priorityClassName": "high"}));
+    cluster.priorities.extend([("low".to_owned(), 1), ("high".to_owned(), 100)]);
+    cluster.settle();
+    assert_eq!(group(&cluster)["spec"]["minResources"]["cpu"], "10");
+}
+
 // PG-5
 #[test]
 fn a_partitioned_task_makes_sub_groups() {

@@ -1,116 +1,69 @@
-//! What holds whatever happens: planning again is empty, counts are the pods, phases follow the table, crashes do not show.
+//! The laws of `sim::laws` told of Volcano Jobs: which phase may follow which, and that counts are the pods.
 
-use super::world::{Cluster, task};
+use super::super::{Settings, plan};
+use super::world::{command, seen_by, task};
+use crate::sim::laws::{Planner, Story, disturbances, ends, pod_turn, settles, survives};
+use crate::sim::{Cluster, Run, Turn};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 use volley_api::kube::text;
+use volley_api::volcano::BATCH;
 
-/// Something that the world does to a Job.
 #[derive(Debug, Clone)]
-enum Turn {
-    Admit,
-    Run(usize),
-    End(usize, i32),
-    Evict(usize),
-    Reap,
-    Wait(i64),
-    Restarts(usize),
-    Unknown,
-    Command(&'static str),
+struct Job {
+    spec: Value,
+    is_strict: bool,
 }
 
-fn turn() -> impl Strategy<Value = Turn> {
-    let actions = ["AbortJob", "ResumeJob", "RestartJob", "TerminateJob", "CompleteJob", "RestartPod", "SyncJob"];
-    prop_oneof![
-        4 => Just(Turn::Admit),
-        6 => (0..4usize).prop_map(Turn::Run),
-        4 => ((0..4usize), prop_oneof![Just(0), Just(1), Just(7)]).prop_map(|(pod, code)| Turn::End(pod, code)),
-        2 => (0..4usize).prop_map(Turn::Evict),
-        4 => Just(Turn::Reap),
-        2 => (1..90i64).prop_map(Turn::Wait),
-        1 => (0..4usize).prop_map(Turn::Restarts),
-        1 => Just(Turn::Unknown),
-        1 => proptest::sample::select(actions.to_vec()).prop_map(Turn::Command),
-    ]
-}
+impl Story for Job {
+    fn begin(&self) -> Run<Planner> {
+        let mut cluster = Cluster::default();
+        let metadata = json!({"name": "j", "uid": "u"});
+        let job = json!({"apiVersion": BATCH, "kind": "Job", "metadata": metadata, "spec": self.spec});
+        cluster.insert(job).unwrap();
+        let settings = Settings { is_strict: self.is_strict, ..Settings::default() };
+        let planner: Planner = Box::new(move |cluster| {
+            seen_by(cluster, true, &BTreeMap::new(), |seen| plan(seen, &settings, cluster.now()))
+        });
+        Run::new(cluster, "Job", "j", planner)
+    }
 
-fn spec() -> impl Strategy<Value = Value> {
-    let events = ["PodFailed", "PodEvicted", "TaskCompleted", "TaskFailed", "Unknown", "PodPending"];
-    let actions = ["AbortJob", "RestartJob", "RestartTask", "RestartPod", "TerminateJob", "CompleteJob", "ResumeJob"];
-    let policy = (proptest::sample::select(events.to_vec()), proptest::sample::select(actions.to_vec()), any::<bool>());
-    let policies = proptest::collection::vec(policy, 0..4);
-    (policies, 1..4i32, proptest::option::of(1..3i32), any::<bool>()).prop_map(|(policies, min, success, waits)| {
-        let mut seen = std::collections::BTreeSet::new();
-        let policies: Vec<Value> = policies
-            .into_iter()
-            .filter(|(event, ..)| seen.insert(*event))
-            .map(|(event, action, is_late)| {
-                let mut policy = json!({"event": event, "action": action});
-                if is_late {
-                    policy["timeout"] = json!("60s");
-                }
-                policy
-            })
-            .collect();
-        let mut spec = json!({"tasks": [task("a", 1), task("b", 2)], "minAvailable": min, "policies": policies, "plugins": {"svc": []}});
-        if let Some(success) = success {
-            spec["minSuccess"] = json!(success);
-        }
-        if waits {
-            spec["tasks"][1]["dependsOn"] = json!({"name": ["a"]});
-        }
-        spec
-    })
-}
+    fn check(&self, run: &Run<Planner>) {
+        check_counts(&run.cluster, run.watched().unwrap());
+    }
 
-fn happen(cluster: &mut Cluster, turn: &Turn) {
-    let names = ["j-a-0", "j-b-0", "j-b-1", "j-b-2"];
-    let phase = |cluster: &Cluster, name: &str| {
-        let pod = cluster.world.objects.get(&("Pod".to_owned(), name.to_owned()))?;
-        let is_going = !pod["metadata"]["deletionTimestamp"].is_null();
-        Some((text(pod, "status.phase").to_owned(), is_going))
-    };
-    match turn {
-        Turn::Admit => cluster.admit(),
-        Turn::Run(index) => {
-            if phase(cluster, names[*index]).is_some_and(|(phase, is_going)| phase.is_empty() && !is_going) {
-                cluster.world.run_pod(names[*index]);
-            }
-        }
-        Turn::End(index, code) => {
-            if phase(cluster, names[*index]).is_some_and(|(phase, _)| phase == "Running") {
-                cluster.end(names[*index], *code);
-            }
-        }
-        Turn::Evict(index) => {
-            if phase(cluster, names[*index]).is_some() {
-                cluster.evict(names[*index]);
-            }
-        }
-        Turn::Reap => cluster.reap(),
-        Turn::Wait(seconds) => cluster.world.second += seconds,
-        Turn::Restarts(index) => {
-            if phase(cluster, names[*index]).is_some_and(|(phase, is_going)| phase == "Running" && !is_going) {
-                let state = json!({"name": "c", "image": "", "imageID": "", "ready": true, "restartCount": 3});
-                cluster.world.edit("Pod", names[*index], json!({"status": {"containerStatuses": [state]}}));
-            }
-        }
-        Turn::Unknown => {
-            for group in cluster.world.names("PodGroup") {
-                cluster.world.edit("PodGroup", &group, json!({"status": {"phase": "Unknown"}}));
-            }
-        }
-        Turn::Command(action) => cluster.command(action),
+    fn check_step(&self, before: Option<&Value>, after: &Value) {
+        check_step(before, after);
+    }
+
+    fn outcome(&self, cluster: &Cluster) -> Value {
+        outcome(cluster)
+    }
+
+    fn rest(&self, job: &Value) -> Option<String> {
+        let phase = phase(job);
+        let is_at_rest = matches!(phase, "Completed" | "Failed" | "Terminated" | "Aborted");
+        is_at_rest.then(|| phase.to_owned())
     }
 }
 
-/// Which phases may follow which, as written.
+fn phase(job: &Value) -> &str {
+    text(job, "status.state.phase")
+}
+
+fn count(job: &Value, name: &str) -> i64 {
+    job["status"][name].as_i64().unwrap_or(0)
+}
+
+/// Which phases may follow which, as written (the table of 4.5).
 fn may_follow(from: &str, to: &str) -> bool {
     let stops = ["Restarting", "Aborting", "Completing", "Terminating"];
     match from {
+        "" => to == "Pending",
         "Pending" => to == "Running" || stops.contains(&to),
         "Running" => matches!(to, "Pending" | "Completed" | "Failed") || stops.contains(&to),
-        "Restarting" => matches!(to, "Pending" | "Failed") || stops.contains(&to),
+        "Restarting" => matches!(to, "Pending" | "Failed" | "Aborting" | "Completing" | "Terminating"),
         "Aborting" => matches!(to, "Aborted" | "Restarting"),
         "Aborted" => to == "Restarting",
         "Completing" => to == "Completed",
@@ -119,17 +72,36 @@ fn may_follow(from: &str, to: &str) -> bool {
     }
 }
 
-fn check_phases(cluster: &Cluster) -> Result<(), TestCaseError> {
-    for pair in cluster.phases.windows(2) {
-        prop_assert!(may_follow(&pair[0], &pair[1]), "{:?}", cluster.phases);
+fn check_step(before: Option<&Value>, after: &Value) {
+    let (from, to) = (before.map_or("", phase), phase(after));
+    if to.is_empty() || !text(after, "metadata.deletionTimestamp").is_empty() {
+        return;
     }
-    Ok(())
+    for number in ["version", "retryCount"] {
+        assert!(before.map_or(0, |job| count(job, number)) <= count(after, number), "{number} falls: {after:#}");
+    }
+    if from == to {
+        return;
+    }
+    assert!(may_follow(from, to), "{to} follows {from}");
+    let busy: i64 = ["pending", "running", "terminating"].iter().map(|name| count(after, name)).sum();
+    match (from, to) {
+        (_, "Aborted" | "Terminated") | ("Completing", "Completed") => assert_eq!(busy, 0, "{after:#}"),
+        ("Restarting", "Pending") => {
+            let tasks = after["spec"]["tasks"].as_array().unwrap();
+            let replicas: i64 = tasks.iter().map(|task| task["replicas"].as_i64().unwrap()).sum();
+            assert!(replicas - count(after, "terminating") >= count(after, "minAvailable"), "{after:#}");
+        }
+        _ => {}
+    }
+    let newest = after["status"]["conditions"].as_array().and_then(|all| all.last()).cloned().unwrap_or_default();
+    assert_eq!(newest["status"], to, "the newest condition is the phase");
 }
 
 /// Counts are those of the pods; only successes are remembered beyond their pods, and ends beyond the end.
-fn check_counts(cluster: &Cluster) -> Result<(), TestCaseError> {
-    let mut pods = std::collections::BTreeMap::new();
-    for pod in cluster.world.of_kind("Pod") {
+fn check_counts(cluster: &Cluster, job: &Value) {
+    let mut pods = BTreeMap::new();
+    for pod in cluster.of_kind("Pod") {
         let is_going = !pod["metadata"]["deletionTimestamp"].is_null();
         let phase = match text(&pod, "status.phase") {
             _ if is_going => "terminating",
@@ -142,26 +114,25 @@ fn check_counts(cluster: &Cluster) -> Result<(), TestCaseError> {
     }
     let counted = |name: &str| pods.get(name).copied().unwrap_or(0);
     for name in ["pending", "running", "terminating"] {
-        prop_assert_eq!(cluster.count(name), counted(name), "{} {}", name, cluster.status());
+        assert_eq!(count(job, name), counted(name), "{name} {job:#}");
     }
-    prop_assert!(cluster.count("succeeded") >= counted("succeeded"));
-    prop_assert!(cluster.count("failed") >= counted("failed"));
-    if !matches!(cluster.phase(), "Completed" | "Failed" | "Terminated") {
-        prop_assert_eq!(cluster.count("failed"), counted("failed"));
+    assert!(count(job, "succeeded") >= counted("succeeded"));
+    assert!(count(job, "failed") >= counted("failed"));
+    if !matches!(phase(job), "Completed" | "Failed" | "Terminated") {
+        assert_eq!(count(job, "failed"), counted("failed"));
     }
-    let tasks = cluster.status()["taskStatusCount"].as_object().cloned().unwrap_or_default();
+    let tasks = job["status"]["taskStatusCount"].as_object().cloned().unwrap_or_default();
     for (name, phase) in
         [("pending", "Pending"), ("running", "Running"), ("succeeded", "Succeeded"), ("failed", "Failed")]
     {
         let sum: i64 = tasks.values().filter_map(|task| task["phase"][phase].as_i64()).sum();
-        prop_assert_eq!(sum, cluster.count(name), "{}", phase);
+        assert_eq!(sum, count(job, name), "{phase}");
     }
-    Ok(())
 }
 
 /// What is left in the end, without what differs between two runs of the same story.
-fn outcome(cluster: &Cluster) -> (Value, Vec<String>) {
-    let mut status = cluster.status().clone();
+fn outcome(cluster: &Cluster) -> Value {
+    let mut status = cluster.find("Job", "j").map(|job| job["status"].clone()).unwrap_or_default();
     status["conditions"] = Value::Null;
     // Which commands were carried out is forgotten with the next write, whenever that is.
     let memory = status["controlledResources"]["volley.sh/memory"].as_str().unwrap_or("{}");
@@ -173,48 +144,93 @@ fn outcome(cluster: &Cluster) -> (Value, Vec<String>) {
         let version = &object["metadata"]["annotations"]["volcano.sh/job-version"];
         format!("{kind} {name} {version} {}{going}", text(object, "status.phase"))
     };
-    (status, cluster.world.objects.iter().filter(|((kind, _), _)| kind != "Command").map(told).collect())
+    let objects: Vec<String> = cluster.objects.iter().filter(|((kind, _), _)| kind != "Command").map(told).collect();
+    json!({"status": status, "objects": objects})
+}
+
+fn job() -> impl Strategy<Value = Job> {
+    let events = ["PodFailed", "PodEvicted", "TaskCompleted", "TaskFailed", "Unknown", "PodPending"];
+    let actions = ["AbortJob", "RestartJob", "RestartTask", "RestartPod", "TerminateJob", "CompleteJob", "ResumeJob"];
+    let policy = (proptest::sample::select(events.to_vec()), proptest::sample::select(actions.to_vec()), any::<bool>());
+    let policies = proptest::collection::vec(policy, 0..4);
+    let plugins = proptest::sample::select(vec![
+        json!({}),
+        json!({"svc": []}),
+        json!({"ssh": [], "pytorch": ["--master=a", "--worker=b"]}),
+    ]);
+    let volumes =
+        proptest::option::of(Just(json!([{"mountPath": "/m", "volumeClaim": {"accessModes": ["ReadWriteOnce"]}}])));
+    let spec = (policies, 1..4i32, proptest::option::of(1..3i32), any::<bool>());
+    let more = (plugins, volumes, proptest::option::weighted(0.2, 0..90i32));
+    (spec, more, any::<bool>()).prop_map(|((policies, min, success, waits), (plugins, volumes, ttl), is_strict)| {
+        let mut seen = BTreeSet::new();
+        let kept = policies.into_iter().filter(|(event, ..)| seen.insert(*event));
+        let policies: Vec<Value> = kept
+            .map(|(event, action, is_late)| {
+                let timeout = is_late.then_some("60s");
+                json!({"event": event, "action": action, "timeout": timeout})
+            })
+            .collect();
+        let mut spec = json!({"tasks": [task("a", 1), task("b", 2)], "minAvailable": min, "policies": policies,
+            "plugins": plugins, "volumes": volumes, "ttlSecondsAfterFinished": ttl, "minSuccess": success});
+        if waits {
+            spec["tasks"][1]["dependsOn"] = json!({"name": ["a"]});
+        }
+        Job { spec, is_strict }
+    })
+}
+
+/// What happens to a Job: to its pods and its group, by commands, and to its size.
+fn turns(most: usize) -> impl Strategy<Value = Vec<Turn>> {
+    let actions = ["AbortJob", "ResumeJob", "RestartJob", "TerminateJob", "CompleteJob", "RestartPod", "SyncJob"];
+    let actions = proptest::sample::select(actions.to_vec());
+    let scale = |count: i32| {
+        let tasks = json!([task("a", 1), task("b", count)]);
+        Turn::Edit { kind: "Job".into(), name: "j".into(), patch: json!({"spec": {"tasks": tasks}}) }
+    };
+    let turn = prop_oneof![
+        14 => pod_turn(),
+        4 => Just(Turn::Groups("Inqueue")),
+        1 => Just(Turn::Groups("Unknown")),
+        1 => actions.prop_map(|action| Turn::Make(command(action, 0))),
+        1 => (2..4i32).prop_map(scale),
+    ];
+    proptest::collection::vec(turn, 0..most).prop_map(numbered)
+}
+
+/// Every command has a name of its own.
+fn numbered(mut turns: Vec<Turn>) -> Vec<Turn> {
+    for (number, turn) in turns.iter_mut().enumerate() {
+        if let Turn::Make(object) = turn {
+            *object = command(text(object, "action"), number);
+        }
+    }
+    turns
+}
+
+/// Each turn with what befalls the controller after it.
+fn disturbed(most: usize) -> impl Strategy<Value = Vec<(Turn, Vec<crate::sim::Disturbance>)>> {
+    (turns(most), proptest::collection::vec(disturbances(), most))
+        .prop_map(|(turns, all)| turns.into_iter().zip(all).collect())
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
+    // SM-50, SM-20, SM-22, SM-23
     #[test]
-    fn planning_settles_counts_are_the_pods_and_phases_follow_the_table(
-        spec in spec(), turns in proptest::collection::vec(turn(), 0..40), is_strict in any::<bool>(),
-    ) {
-        let mut cluster = if is_strict { Cluster::strict(spec) } else { Cluster::new(spec) };
-        cluster.settle();
-        for turn in &turns {
-            happen(&mut cluster, turn);
-            // Settling panics unless a plan comes out empty.
-            cluster.settle();
-            check_counts(&cluster)?;
-        }
-        check_phases(&cluster)?;
+    fn any_sequence_of_events_settles_and_phases_follow_the_table(job in job(), turns in turns(40)) {
+        settles(&job, &turns);
     }
 
     // SM-65, CMD-10
     #[test]
-    fn a_controller_that_dies_between_any_two_writes_comes_to_the_same_end(
-        spec in spec(), turns in proptest::collection::vec((turn(), proptest::collection::vec(0..6usize, 0..4)), 0..30),
-    ) {
-        let mut calm = Cluster::new(spec.clone());
-        let mut stormy = Cluster::new(spec);
-        calm.settle();
-        stormy.settle();
-        for (turn, crashes) in &turns {
-            happen(&mut calm, turn);
-            happen(&mut stormy, turn);
-            for actions in crashes {
-                let plan = stormy.plan();
-                stormy.apply_part(&plan, *actions);
-            }
-            calm.settle();
-            stormy.settle();
-            prop_assert_eq!(outcome(&calm), outcome(&stormy), "after {:?} with crashes {:?}", turn, crashes);
-        }
-        check_phases(&stormy)?;
-        prop_assert_eq!(&calm.phases, &stormy.phases);
+    fn a_controller_that_dies_or_sees_late_comes_to_the_same_end(job in job(), turns in disturbed(30)) {
+        survives(&job, &turns);
+    }
+
+    #[test]
+    fn every_job_comes_to_rest_in_a_world_that_means_well(job in job(), turns in turns(20)) {
+        ends(&job, &turns);
     }
 }

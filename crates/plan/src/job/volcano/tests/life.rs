@@ -314,8 +314,10 @@ fn a_finished_job_goes_when_its_time_is_over() {
     cluster.settle();
     assert_eq!(cluster.plan().requeue_after, Some(60));
     cluster.world.second += 60;
-    cluster.settle();
-    assert_eq!(cluster.world.names("Job"), Vec::<String>::new());
+    cluster.step();
+    assert_eq!(cluster.job()["metadata"]["finalizers"], json!(["foregroundDeletion"]), "its pods go first");
+    cluster.world.collect_garbage();
+    assert!(cluster.world.objects.is_empty(), "all that the job owned is gone with it");
     let mut cluster = Cluster::running(with(json!({"ttlSecondsAfterFinished": 0})));
     cluster.command("AbortJob");
     cluster.go_on();

@@ -3,6 +3,7 @@
 use super::super::{Observed, Settings, SshKey, give_up, plan, wants_key};
 use crate::control::world::World;
 use crate::control::{Action, Plan};
+use crate::sim;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -16,15 +17,49 @@ pub struct Cluster {
     pub has_queue: bool,
     /// Every phase that was written, in order, without repetition.
     pub phases: Vec<String>,
-    commands: u32,
+    commands: usize,
 }
 
 pub fn template() -> Value {
     json!({"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}})
 }
 
+/// The n-th Command for Job `j`.
+pub fn command(action: &str, number: usize) -> Value {
+    let target = json!({"apiVersion": BATCH, "kind": "Job", "name": "j", "uid": "u", "controller": true});
+    let name = format!("j-{}-{number:05}", action.to_lowercase());
+    let metadata = json!({"name": name, "uid": format!("command-{number}")});
+    json!({"apiVersion": BUS, "kind": "Command", "metadata": metadata, "action": action, "target": target})
+}
+
 pub fn task(name: &str, replicas: i32) -> Value {
     json!({"name": name, "replicas": replicas, "template": template()})
+}
+
+/// Gathers what a shell would for Job `j`.
+pub fn seen_by(
+    cluster: &sim::Cluster,
+    has_queue: bool,
+    priorities: &BTreeMap<String, i64>,
+    planner: impl Fn(&Observed) -> Plan,
+) -> Plan {
+    let Some(job) = cluster.find("Job", "j") else { return Plan::default() };
+    let pods: Vec<Pod> = cluster.list();
+    let kinds = ["Service", "ConfigMap", "Secret", "NetworkPolicy", "PodGroup", "PersistentVolumeClaim"];
+    let objects: Vec<Value> = kinds.iter().flat_map(|kind| cluster.of_kind(kind)).collect();
+    let commands = cluster.of_kind("Command");
+    let queue = json!({"metadata": {"name": "default"}, "status": {"state": "Open"}});
+    let key = SshKey { private: format!("private {}", cluster.second), public: "public".to_owned() };
+    let key = wants_key(job, &objects).then_some(&key);
+    planner(&Observed {
+        job,
+        pods: &pods,
+        objects: &objects,
+        commands: &commands,
+        queue: has_queue.then_some(&queue),
+        priorities,
+        key,
+    })
 }
 
 impl Cluster {
@@ -92,26 +127,10 @@ impl Cluster {
     }
 
     pub fn plan_or_give_up(&self, error: Option<&str>) -> Plan {
-        let pods: Vec<Pod> = self.world.list();
-        let kinds = ["Service", "ConfigMap", "Secret", "NetworkPolicy", "PodGroup", "PersistentVolumeClaim"];
-        let objects: Vec<Value> = kinds.iter().flat_map(|kind| self.world.of_kind(kind)).collect();
-        let commands = self.world.of_kind("Command");
-        let queue = json!({"metadata": {"name": "default"}, "status": {"state": "Open"}});
-        let key = SshKey { private: format!("private {}", self.world.second), public: "public".to_owned() };
-        let key = wants_key(self.job(), &objects).then_some(&key);
-        let seen = Observed {
-            job: self.job(),
-            pods: &pods,
-            objects: &objects,
-            commands: &commands,
-            queue: self.has_queue.then_some(&queue),
-            priorities: &self.priorities,
-            key,
-        };
-        match error {
-            Some(error) => give_up(&seen, &self.settings, self.world.now(), error),
-            None => plan(&seen, &self.settings, self.world.now()),
-        }
+        seen_by(&self.world, self.has_queue, &self.priorities, |seen| match error {
+            Some(error) => give_up(seen, &self.settings, self.world.now(), error),
+            None => plan(seen, &self.settings, self.world.now()),
+        })
     }
 
     pub fn apply(&mut self, plan: &Plan) {
@@ -123,18 +142,12 @@ impl Cluster {
 
     /// Applies only the first actions, as a controller does that dies in the middle.
     pub fn apply_part(&mut self, plan: &Plan, actions: usize) {
-        for action in plan.actions.iter().take(actions) {
-            self.act(action);
-        }
+        plan.actions.iter().take(actions).for_each(|action| self.act(action));
     }
 
     fn act(&mut self, action: &Action) {
         self.world.apply(&Plan { actions: vec![action.clone()], ..Plan::default() });
-        let written = self
-            .world
-            .objects
-            .get(&("Job".to_owned(), "j".to_owned()))
-            .map(|job| text(job, "status.state.phase").to_owned());
+        let written = self.world.find("Job", "j").map(|job| text(job, "status.state.phase").to_owned());
         if let Some(phase) = written.filter(|phase| !phase.is_empty() && self.phases.last() != Some(phase)) {
             self.phases.push(phase);
         }
@@ -150,7 +163,8 @@ impl Cluster {
     /// Rounds until nothing is left to do, which must be soon.
     pub fn settle(&mut self) {
         for _ in 0..20 {
-            if !self.world.objects.contains_key(&("Job".to_owned(), "j".to_owned())) || !self.step() {
+            let is_here = self.world.find("Job", "j").is_some();
+            if !is_here || !self.step() {
                 return;
             }
         }
@@ -159,9 +173,7 @@ impl Cluster {
 
     /// The scheduler lets the gang in.
     pub fn admit(&mut self) {
-        for group in self.world.names("PodGroup") {
-            self.world.edit("PodGroup", &group, json!({"status": {"phase": "Inqueue"}}));
-        }
+        self.world.happen(&sim::Turn::Groups("Inqueue")).unwrap();
     }
 
     /// All pods that are not yet running and not going away run.
@@ -180,10 +192,7 @@ impl Cluster {
 
     /// Pods that are being deleted are gone.
     pub fn reap(&mut self) {
-        let is_going = |key: &(String, String), object: &Value| {
-            key.0 == "Pod" && !object["metadata"]["deletionTimestamp"].is_null()
-        };
-        self.world.objects.retain(|key, object| !is_going(key, object));
+        self.world.happen(&sim::Turn::Reap).unwrap();
     }
 
     /// Somebody else removes a pod.
@@ -192,13 +201,8 @@ impl Cluster {
     }
 
     pub fn command(&mut self, action: &str) {
-        let target = json!({"apiVersion": BATCH, "kind": "Job", "name": "j", "uid": "u", "controller": true});
         self.commands += 1;
-        let uid = format!("command-{}", self.commands);
-        let metadata = json!({"generateName": format!("j-{}-", action.to_lowercase()), "uid": uid});
-        self.world.add(
-            json!({"apiVersion": BUS, "kind": "Command", "metadata": metadata, "action": action, "target": target}),
-        );
+        self.world.add(command(action, self.commands));
     }
 
     /// Settles, lets pods go, admits and runs, until the Job stands still.
