@@ -1,7 +1,23 @@
 //! Leader election by a Lease: of several replicas one acts, and another takes over when it is gone.
+//!
+//! `plan::lease` decides; here the Lease is read, written with the resourceVersion that was read, and renewed by a task of
+//! its own. Every span is measured by this process' monotonic clock from before the call, so that a holder stops leading
+//! before anybody else can start.
 
-use kube::Client;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
+use std::fmt;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
+use volley_plan::lease::{self, Record, Step, Timing, USUAL};
+
+/// Resigning is a courtesy: a server that does not answer must not hold up the end.
+const RESIGN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Which Lease, and who we are.
 #[derive(Debug, Clone)]
@@ -15,13 +31,227 @@ pub struct Election {
 #[derive(Debug)]
 pub struct Leadership {
     pub lost: CancellationToken,
+    stop: CancellationToken,
+    renewing: JoinHandle<Elector>,
 }
 
 /// Waits until we lead; `None` when `stop` came first.
-pub async fn lead(_client: Client, _election: Election, _stop: CancellationToken) -> Option<Leadership> {
-    None
+pub async fn lead(client: Client, election: Election, stop: CancellationToken) -> Option<Leadership> {
+    lead_timed(client, election, USUAL, stop).await
+}
+
+/// As `lead`, with other times than the usual ones.
+pub async fn lead_timed(
+    client: Client,
+    election: Election,
+    timing: Timing,
+    stop: CancellationToken,
+) -> Option<Leadership> {
+    let mut elector = Elector::new(client, election, timing);
+    let began = stop.run_until_cancelled(elector.acquire()).await?;
+    let (lost, stop) = (CancellationToken::new(), CancellationToken::new());
+    let renewing = tokio::spawn(elector.hold(began, lost.clone(), stop.clone()));
+    Some(Leadership { lost, stop, renewing })
 }
 
 impl Leadership {
-    pub async fn resign(self) {}
+    /// Stops leading, and says so in the Lease.
+    pub async fn resign(mut self) {
+        self.stop.cancel();
+        if let Ok(mut elector) = (&mut self.renewing).await {
+            elector.resign().await;
+        }
+    }
+}
+
+impl Drop for Leadership {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// One who wants to lead: the Lease as it last was, and since when it has been like that.
+struct Elector {
+    leases: Api<Lease>,
+    election: Election,
+    timing: Timing,
+    seen: Option<Lease>,
+    seen_since: Instant,
+}
+
+impl fmt::Debug for Elector {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Elector").field("election", &self.election).field("seen", &self.seen).finish_non_exhaustive()
+    }
+}
+
+impl Elector {
+    fn new(client: Client, election: Election, timing: Timing) -> Elector {
+        let leases = Api::namespaced(client, &election.namespace);
+        Elector { leases, election, timing, seen: None, seen_since: Instant::now() }
+    }
+
+    /// Tries until we hold the Lease; since when we do.
+    async fn acquire(&mut self) -> Instant {
+        let mut waiting_for = None;
+        loop {
+            let began = Instant::now();
+            match timeout(self.timing.renew_deadline, self.take()).await {
+                Ok(Ok(true)) => {
+                    tracing::info!(lease = %self.lease_name(), "{} leads", self.election.identity);
+                    return began;
+                }
+                Ok(Ok(false)) => self.tell_holder(&mut waiting_for),
+                Ok(Err(error)) => self.complain(&error),
+                Err(_) => self.complain(&"the API server does not answer"),
+            }
+            sleep(self.timing.retry).await;
+        }
+    }
+
+    /// Renews until that fails for too long, another has it, or `stop`. Then we lead no more.
+    async fn hold(mut self, began: Instant, lost: CancellationToken, stop: CancellationToken) -> Elector {
+        // Cancelled however this ends, a panic and an end of the runtime included.
+        let _lost = lost.drop_guard();
+        let mut renewed = began;
+        loop {
+            let deadline = renewed + self.timing.renew_deadline;
+            match stop.run_until_cancelled(timeout_at(deadline, self.renew())).await {
+                Some(Ok(Some(at))) => renewed = at,
+                Some(Ok(None)) => {
+                    tracing::warn!(lease = %self.lease_name(), "another leads now: `{}`", self.holder());
+                    return self;
+                }
+                Some(Err(_)) => {
+                    tracing::warn!(lease = %self.lease_name(), "stopped leading: the Lease could not be renewed in time");
+                    return self;
+                }
+                None => return self,
+            }
+        }
+    }
+
+    /// Renews once, however many tries it takes; `None` when another has the Lease.
+    async fn renew(&mut self) -> Option<Instant> {
+        loop {
+            sleep(self.timing.retry).await;
+            let began = Instant::now();
+            match self.take().await {
+                Ok(true) => return Some(began),
+                Ok(false) => return None,
+                Err(error) => self.complain(&error),
+            }
+        }
+    }
+
+    /// Takes or renews the Lease if that is ours to do; whether we hold it then.
+    async fn take(&mut self) -> kube::Result<bool> {
+        let is_ours = self.holder() == self.election.identity;
+        // The holder writes without reading first: the resourceVersion tells when it should have.
+        if !is_ours {
+            let found = self.leases.get_opt(&self.election.name).await?;
+            self.see(found);
+        }
+        let record = self.seen.as_ref().map(record_of);
+        let unchanged_for = self.seen_since.elapsed();
+        let now = Timestamp::now();
+        let written = match lease::step(record.as_ref(), &self.election.identity, unchanged_for, now, &self.timing) {
+            Step::Wait => return Ok(false),
+            Step::Create(record) => self.leases.create(&PostParams::default(), &self.lease(&record)).await,
+            Step::Write(record) => {
+                self.leases.replace(&self.election.name, &PostParams::default(), &self.lease(&record)).await
+            }
+        };
+        match written {
+            Ok(lease) => self.see(Some(lease)),
+            // Whether it was written is not known, or another wrote: read before the next try.
+            Err(error) => {
+                if is_ours {
+                    self.seen = None;
+                }
+                return match is_conflict(&error) && !is_ours {
+                    true => Ok(false),
+                    false => Err(error),
+                };
+            }
+        }
+        Ok(true)
+    }
+
+    /// Gives up a Lease that is still ours.
+    async fn resign(&mut self) {
+        let record = self.seen.as_ref().map(record_of).unwrap_or_default();
+        let Some(record) = lease::resigned(&record, &self.election.identity, Timestamp::now()) else { return };
+        let (lease, params) = (self.lease(&record), PostParams::default());
+        let write = self.leases.replace(&self.election.name, &params, &lease);
+        match timeout(RESIGN_TIMEOUT, write).await {
+            Ok(Ok(_)) => tracing::info!(lease = %self.lease_name(), "{} resigned", self.election.identity),
+            Ok(Err(error)) => self.complain(&error),
+            Err(_) => self.complain(&"the API server does not answer"),
+        }
+    }
+
+    fn see(&mut self, found: Option<Lease>) {
+        if self.seen.as_ref().map(record_of) != found.as_ref().map(record_of) {
+            self.seen_since = Instant::now();
+        }
+        self.seen = found;
+    }
+
+    /// The Lease with another record; what others wrote into it stays.
+    fn lease(&self, record: &Record) -> Lease {
+        let mut lease = self.seen.clone().unwrap_or_else(|| Lease {
+            metadata: ObjectMeta {
+                name: Some(self.election.name.clone()),
+                namespace: Some(self.election.namespace.clone()),
+                ..ObjectMeta::default()
+            },
+            spec: None,
+        });
+        let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
+        spec.holder_identity = Some(record.holder.clone());
+        spec.lease_duration_seconds = Some(record.duration_s);
+        spec.acquire_time = record.acquired.map(MicroTime);
+        spec.renew_time = record.renewed.map(MicroTime);
+        spec.lease_transitions = Some(record.transitions);
+        lease
+    }
+
+    fn holder(&self) -> String {
+        self.seen.as_ref().map(record_of).unwrap_or_default().holder
+    }
+
+    fn lease_name(&self) -> String {
+        format!("{}/{}", self.election.namespace, self.election.name)
+    }
+
+    /// Says once for whom we wait.
+    fn tell_holder(&self, told: &mut Option<String>) {
+        let holder = self.holder();
+        if told.as_ref() != Some(&holder) {
+            tracing::info!(lease = %self.lease_name(), "waiting to lead: `{holder}` does");
+            *told = Some(holder);
+        }
+    }
+
+    fn complain(&self, why: &dyn fmt::Display) {
+        tracing::warn!(lease = %self.lease_name(), "failed to write the Lease: {why}");
+    }
+}
+
+/// What an election reads of a Lease.
+pub(crate) fn record_of(lease: &Lease) -> Record {
+    let spec = lease.spec.clone().unwrap_or_default();
+    let time = |time: Option<MicroTime>| -> Option<Timestamp> { time.map(|time| time.0) };
+    Record {
+        holder: spec.holder_identity.unwrap_or_default(),
+        duration_s: spec.lease_duration_seconds.unwrap_or_default(),
+        acquired: time(spec.acquire_time),
+        renewed: time(spec.renew_time),
+        transitions: spec.lease_transitions.unwrap_or_default(),
+    }
+}
+
+fn is_conflict(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 409)
 }

@@ -6,5 +6,6 @@ pub mod bootstrap;
 pub mod control;
 pub mod custom;
 pub mod job;
+pub mod lease;
 pub mod node;
 pub mod object;
