@@ -71,12 +71,16 @@ pub fn step(record: Option<&Record>, identity: &str, unchanged_for: Duration, no
 
 /// Whether somebody holds the record that we have seen for `unchanged_for`.
 pub fn stands(record: &Record, unchanged_for: Duration, timing: &Timing) -> bool {
+    !record.holder.is_empty() && unchanged_for < span(record, timing)
+}
+
+/// For how long a record stands that nobody renews.
+pub fn span(record: &Record, timing: &Timing) -> Duration {
     // The holder knows best how long it may take to renew; a record without a word on it is measured by our own.
-    let lease = match u64::try_from(record.duration_s) {
+    match u64::try_from(record.duration_s) {
         Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),
         _ => timing.lease,
-    };
-    !record.holder.is_empty() && unchanged_for < lease
+    }
 }
 
 /// The record that lets another take over at once; `None` when it is not ours to give.

@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod admit;
+pub mod aside;
 pub mod bootstrap;
 pub mod control;
 pub mod custom;

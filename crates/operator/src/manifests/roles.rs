@@ -1,0 +1,142 @@
+//! The rights: what the operator calls and nothing else, and what the cluster's own roles view, edit and admin gain.
+//!
+//! `RIGHTS` has a line per kind. Two of them are there for Kubernetes' rules rather than for a call: who gives a Role away
+//! must have what it grants (an MPIJob's launcher runs programs in its workers), and who makes an object hold up the
+//! deletion of its owner must be allowed to finalize the owner.
+
+use super::{NAME, Place, metadata};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use volley_api::kubeflow::{self, kinds::ROWS};
+use volley_api::volcano::kinds::KINDS;
+
+const READ: &str = "get list watch";
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// Group, resources, verbs.
+const RIGHTS: &[(&str, &str, &str)] = &[
+    ("", "pods", "get list watch create patch delete"),
+    ("", "pods/exec", "create"),
+    ("", "pods/finalizers", "update"),
+    ("", "services", "get list watch create patch delete"),
+    ("", "persistentvolumeclaims", "get list watch create"),
+    // Without `list`: an operator that is taken over must not hand out every secret of the cluster.
+    ("", "configmaps secrets", "get create patch delete"),
+    ("", "serviceaccounts", "get create patch delete"),
+    ("", "events", "create patch"),
+    (RBAC, "roles rolebindings", "get create patch delete"),
+    ("networking.k8s.io", "networkpolicies", "get list watch create patch delete"),
+    ("autoscaling", "horizontalpodautoscalers", "get list watch create patch delete"),
+    ("scheduling.k8s.io", "priorityclasses", READ),
+    ("scheduling.x-k8s.io", "podgroups", "get list watch create patch delete"),
+    // Pods of these get a group of their own when they ask for our scheduler.
+    ("apps", "daemonsets replicasets statefulsets", "get"),
+    ("apps", "daemonsets/finalizers replicasets/finalizers statefulsets/finalizers", "update"),
+    ("batch", "jobs", "get"),
+    ("batch", "jobs/finalizers", "update"),
+    // Whether upstream's controllers are here.
+    ("apps", "deployments", READ),
+    ("coordination.k8s.io", "leases", READ),
+    ("apiextensions.k8s.io", "customresourcedefinitions", READ),
+    ("batch.volcano.sh", "jobs", "get list watch create patch delete"),
+    ("batch.volcano.sh", "cronjobs", "get list watch patch"),
+    ("batch.volcano.sh", "jobs/status cronjobs/status", "get patch"),
+    ("batch.volcano.sh", "jobs/finalizers cronjobs/finalizers", "update"),
+    ("bus.volcano.sh", "commands", "get list watch delete"),
+    ("scheduling.volcano.sh", "podgroups", "get list watch create patch delete"),
+    ("scheduling.volcano.sh", "queues", "get list watch create patch"),
+    ("scheduling.volcano.sh", "podgroups/status queues/status", "get patch"),
+];
+
+pub(super) fn objects(place: &Place) -> Vec<Value> {
+    let namespace = Some(&*place.namespace);
+    let subject = json!({ "kind": "ServiceAccount", "name": NAME, "namespace": place.namespace });
+    let binding = |kind: &str, role: &str, metadata: Value| {
+        json!({
+            "apiVersion": format!("{RBAC}/v1"), "kind": kind, "metadata": metadata, "subjects": [subject],
+            "roleRef": { "apiGroup": RBAC, "kind": role, "name": NAME },
+        })
+    };
+    let mut objects = vec![
+        home(place),
+        json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(NAME, namespace) }),
+        role("ClusterRole", metadata(NAME, None), rights()),
+        binding("ClusterRoleBinding", "ClusterRole", metadata(NAME, None)),
+        // To lead, in its own namespace only.
+        role("Role", metadata(NAME, namespace), vec![rule("coordination.k8s.io", "leases", "get create update")]),
+        binding("RoleBinding", "Role", metadata(NAME, namespace)),
+    ];
+    objects.extend(for_users());
+    objects
+}
+
+/// The namespace. Nothing in it needs more than Kubernetes' strictest profile.
+fn home(place: &Place) -> Value {
+    let mut metadata = metadata(&place.namespace, None);
+    metadata["labels"]["pod-security.kubernetes.io/enforce"] = json!("restricted");
+    json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata })
+}
+
+fn rights() -> Vec<Value> {
+    let mut rules: Vec<Value> = RIGHTS.iter().map(|(group, resources, verbs)| rule(group, resources, verbs)).collect();
+    let training = |suffix: &str| -> String {
+        ROWS.iter().map(|row| format!("{}{suffix}", row.plural)).collect::<Vec<_>>().join(" ")
+    };
+    rules.extend([
+        rule(kubeflow::GROUP, &training(""), "get list watch patch delete"),
+        rule(kubeflow::GROUP, &training("/status"), "get patch"),
+        rule(kubeflow::GROUP, &training("/finalizers"), "update"),
+    ]);
+    rules
+}
+
+fn rule(group: &str, resources: &str, verbs: &str) -> Value {
+    let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    json!({ "apiGroups": [group], "resources": words(resources), "verbs": words(verbs) })
+}
+
+fn role(kind: &str, metadata: Value, rules: Vec<Value>) -> Value {
+    json!({ "apiVersion": format!("{RBAC}/v1"), "kind": kind, "metadata": metadata, "rules": rules })
+}
+
+/// Roles that the cluster adds to its own: who may edit a namespace may run jobs there. A queue is the whole cluster's, so
+/// they only see it.
+fn for_users() -> [Value; 2] {
+    let mut seen: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut edited = seen.clone();
+    for row in KINDS {
+        seen.entry(row.group).or_default().push(row.plural);
+        if row.is_namespaced {
+            edited.entry(row.group).or_default().push(row.plural);
+        }
+    }
+    let training: Vec<&str> = ROWS.iter().map(|row| row.plural).collect();
+    seen.insert(kubeflow::GROUP, training.clone());
+    edited.insert(kubeflow::GROUP, training);
+    let make = |name: &str, into: &[&str], kinds: &BTreeMap<&str, Vec<&str>>, verbs: &str| {
+        let mut metadata = metadata(name, None);
+        for role in into {
+            metadata["labels"][format!("{RBAC}/aggregate-to-{role}")] = json!("true");
+        }
+        let rules = kinds.iter().map(|(group, plurals)| rule(group, &plurals.join(" "), verbs)).collect();
+        role("ClusterRole", metadata, rules)
+    };
+    [
+        make("volley-edit", &["edit", "admin"], &edited, "create update patch delete deletecollection"),
+        make("volley-view", &["view", "edit", "admin"], &seen, READ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_never_listed() {
+        for rule in rights() {
+            let has = |key: &str, word: &str| rule[key].as_array().unwrap().contains(&json!(word));
+            assert!(!has("resources", "secrets") || !has("verbs", "list") && !has("verbs", "watch"), "{rule}");
+            assert!(!has("verbs", "*") && !has("resources", "*") && !has("apiGroups", "*"), "{rule}");
+        }
+    }
+}
