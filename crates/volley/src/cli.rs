@@ -10,6 +10,7 @@ use crate::home::Home;
 use crate::image::ImageVerb;
 use crate::kubeconfig::Kubeconfig;
 use crate::logs::LogFormat;
+use crate::operator::OperatorVerb;
 use crate::status::StatusVerb;
 use crate::up::Up;
 use crate::version::Version;
@@ -56,6 +57,7 @@ enum Verb {
     Down(Down),
     Status(StatusVerb),
     Cluster(ClusterVerb),
+    Operator(OperatorVerb),
     Image(ImageVerb),
     Gpus(Gpus),
     Kubeconfig(Kubeconfig),
@@ -72,6 +74,7 @@ impl Cli {
             Verb::Down(verb) => verb.run(&home()?),
             Verb::Status(verb) => verb.run(&home()?),
             Verb::Cluster(verb) => verb.run(&global, &home()?),
+            Verb::Operator(verb) => verb.run(&global),
             Verb::Image(verb) => verb.run(&home()?),
             Verb::Gpus(verb) => verb.run(&home()?),
             Verb::Kubeconfig(verb) => verb.run(&home()?),

@@ -9,6 +9,7 @@ mod down;
 mod purge;
 mod status;
 mod cluster;
+mod operator;
 mod image;
 mod gpus;
 mod kubeconfig;

@@ -5,6 +5,7 @@
 mod deployment;
 mod roles;
 
+pub use roles::{Grant, lacking};
 use serde_json::{Map, Value, json};
 use volley_api::kubeflow::kinds::ROWS;
 use volley_api::kubeflow::{self, Rules};
@@ -70,6 +71,13 @@ pub fn definitions() -> Vec<Value> {
         definition["metadata"]["labels"] = labels();
     }
     all
+}
+
+/// Every kind that is defined, by apiVersion and plural.
+pub fn kinds() -> Vec<(String, String)> {
+    let volcano = volcano::kinds::KINDS.iter().map(|row| (format!("{}/{}", row.group, row.version), row.plural.to_owned()));
+    let training = ROWS.iter().map(|row| (kubeflow::API_VERSION.to_owned(), row.plural.to_owned()));
+    volcano.chain(training).collect()
 }
 
 /// The labels of every object, by which they are found and removed.

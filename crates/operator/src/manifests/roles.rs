@@ -14,7 +14,9 @@ const READ: &str = "get list watch";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Group, resources, verbs.
-const RIGHTS: &[(&str, &str, &str)] = &[
+type Right<'a> = (&'a str, &'a str, &'a str);
+
+const RIGHTS: &[Right<'static>] = &[
     ("", "pods", "get list watch create patch delete"),
     ("", "pods/exec", "create"),
     ("", "pods/finalizers", "update"),
@@ -48,6 +50,9 @@ const RIGHTS: &[(&str, &str, &str)] = &[
     ("scheduling.volcano.sh", "podgroups/status queues/status", "get patch"),
 ];
 
+/// To lead, in the operator's own namespace.
+const ELECTION: Right = ("coordination.k8s.io", "leases", "get create update");
+
 pub(super) fn objects(place: &Place) -> Vec<Value> {
     let namespace = Some(&*place.namespace);
     let subject = json!({ "kind": "ServiceAccount", "name": NAME, "namespace": place.namespace });
@@ -62,8 +67,7 @@ pub(super) fn objects(place: &Place) -> Vec<Value> {
         json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(NAME, namespace) }),
         role("ClusterRole", metadata(NAME, None), rights()),
         binding("ClusterRoleBinding", "ClusterRole", metadata(NAME, None)),
-        // To lead, in its own namespace only.
-        role("Role", metadata(NAME, namespace), vec![rule("coordination.k8s.io", "leases", "get create update")]),
+        role("Role", metadata(NAME, namespace), vec![rule(ELECTION)]),
         binding("RoleBinding", "Role", metadata(NAME, namespace)),
     ];
     objects.extend(for_users());
@@ -77,22 +81,58 @@ fn home(place: &Place) -> Value {
     json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata })
 }
 
+/// All of them, with those on the training jobs.
 fn rights() -> Vec<Value> {
-    let mut rules: Vec<Value> = RIGHTS.iter().map(|(group, resources, verbs)| rule(group, resources, verbs)).collect();
-    let training = |suffix: &str| -> String {
-        ROWS.iter().map(|row| format!("{}{suffix}", row.plural)).collect::<Vec<_>>().join(" ")
-    };
-    rules.extend([
-        rule(kubeflow::GROUP, &training(""), "get list watch patch delete"),
-        rule(kubeflow::GROUP, &training("/status"), "get patch"),
-        rule(kubeflow::GROUP, &training("/finalizers"), "update"),
-    ]);
-    rules
+    let training = training_rights();
+    let training = training.iter().map(|(resources, verbs)| (kubeflow::GROUP, resources.as_str(), *verbs));
+    RIGHTS.iter().copied().chain(training).map(rule).collect()
 }
 
-fn rule(group: &str, resources: &str, verbs: &str) -> Value {
+fn training_rights() -> [(String, &'static str); 3] {
+    let all = |suffix: &str| ROWS.iter().map(|row| format!("{}{suffix}", row.plural)).collect::<Vec<_>>().join(" ");
+    [(all(""), "get list watch patch delete"), (all("/status"), "get patch"), (all("/finalizers"), "update")]
+}
+
+fn rule((group, resources, verbs): Right) -> Value {
     let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
     json!({ "apiGroups": [group], "resources": words(resources), "verbs": words(verbs) })
+}
+
+/// A rule that an account has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    pub groups: Vec<String>,
+    pub resources: Vec<String>,
+    pub verbs: Vec<String>,
+}
+
+impl Grant {
+    fn has(&self, group: &str, resource: &str, verb: &str) -> bool {
+        let any = |list: &[String], word: &str| list.iter().any(|given| given == "*" || given == word);
+        // A subresource may be granted for all kinds at once.
+        let shared = resource.split_once('/').map(|(_, part)| format!("*/{part}"));
+        let is_resource = any(&self.resources, resource) || shared.is_some_and(|shared| any(&self.resources, &shared));
+        any(&self.groups, group) && is_resource && any(&self.verbs, verb)
+    }
+}
+
+/// What of the operator's rights is not granted, as `verbs resource.group`.
+pub fn lacking(granted: &[Grant], elects: bool) -> Vec<String> {
+    let training = training_rights();
+    let training = training.iter().map(|(resources, verbs)| (kubeflow::GROUP, resources.as_str(), *verbs));
+    let election = elects.then_some(ELECTION);
+    let mut lacking = Vec::new();
+    for (group, resources, verbs) in RIGHTS.iter().copied().chain(training).chain(election) {
+        for resource in resources.split(' ') {
+            let is_missing = |verb: &&str| !granted.iter().any(|grant| grant.has(group, resource, verb));
+            let missing: Vec<&str> = verbs.split(' ').filter(is_missing).collect();
+            if !missing.is_empty() {
+                let dot = if group.is_empty() { "" } else { "." };
+                lacking.push(format!("{} {resource}{dot}{group}", missing.join("/")));
+            }
+        }
+    }
+    lacking
 }
 
 fn role(kind: &str, metadata: Value, rules: Vec<Value>) -> Value {
@@ -118,7 +158,7 @@ fn for_users() -> [Value; 2] {
         for role in into {
             metadata["labels"][format!("{RBAC}/aggregate-to-{role}")] = json!("true");
         }
-        let rules = kinds.iter().map(|(group, plurals)| rule(group, &plurals.join(" "), verbs)).collect();
+        let rules = kinds.iter().map(|(group, plurals)| rule((group, &plurals.join(" "), verbs))).collect();
         role("ClusterRole", metadata, rules)
     };
     [
@@ -138,5 +178,35 @@ mod tests {
             assert!(!has("resources", "secrets") || !has("verbs", "list") && !has("verbs", "watch"), "{rule}");
             assert!(!has("verbs", "*") && !has("resources", "*") && !has("apiGroups", "*"), "{rule}");
         }
+    }
+
+    fn grant(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Grant {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        Grant { groups: words(groups), resources: words(resources), verbs: words(verbs) }
+    }
+
+    #[test]
+    fn its_own_rights_are_enough_and_so_are_all_rights() {
+        let words = |list: &Value| list.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect();
+        let mut own: Vec<Grant> = rights()
+            .iter()
+            .map(|rule| Grant {
+                groups: words(&rule["apiGroups"]),
+                resources: words(&rule["resources"]),
+                verbs: words(&rule["verbs"]),
+            })
+            .collect();
+        assert_eq!(lacking(&own, false), [""; 0]);
+        assert_eq!(lacking(&own, true), ["create/update leases.coordination.k8s.io"]);
+        own.retain(|grant| !grant.resources.contains(&"pods/exec".to_owned()));
+        assert_eq!(lacking(&own, false), ["create pods/exec"]);
+        assert_eq!(lacking(&[grant(&["*"], &["*"], &["*"])], true), [""; 0]);
+    }
+
+    #[test]
+    fn a_subresource_needs_a_grant_of_its_own() {
+        let pods = grant(&[""], &["pods"], &["*"]);
+        assert!(!pods.has("", "pods/exec", "create"));
+        assert!(grant(&[""], &["*/exec"], &["create"]).has("", "pods/exec", "create"));
     }
 }
