@@ -45,6 +45,7 @@ const DEPLOYMENTS: &str = "deployments";
 /// Namespace and name.
 type Name = (String, String);
 
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and it is used up at once")]
 enum Change {
     Deployment(Event<Deployment>),
     /// Of the Lease with this name, in whichever namespace.

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use volley_operator::lead::Election;
 use volley_operator::manifests::{NAME, NAMESPACE};
 use volley_operator::{Options, Rate};
-use volley_plan::job::training::Gang;
+use volley_plan::job::training::{Gang, Settings};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -148,7 +148,9 @@ impl Run {
         let mut options = Options::default();
         let is_strict = self.compat == Compat::Strict;
         options.volcano.is_strict = is_strict;
-        options.training.is_strict = is_strict;
+        if is_strict {
+            options.training = Settings::strict();
+        }
         options.training.gang = Gang::parse(&self.gang_scheduler_name);
         options.rate = Rate {
             per_second: self.kube_api_qps.unwrap_or(options.rate.per_second),
