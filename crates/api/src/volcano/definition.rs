@@ -42,7 +42,14 @@ fn builtin(name: &str) -> Value {
 }
 
 fn definition(row: &Kind) -> Value {
-    let column = |column: &super::kinds::Column| json!({ "name": column.name, "type": column.kind, "jsonPath": column.path, "priority": column.priority });
+    let column = |column: &super::kinds::Column| {
+        let mut made = json!({ "name": column.name, "type": column.kind, "jsonPath": column.path });
+        // A server leaves out what is zero, and an apply that has it would find a difference for ever.
+        if column.priority != 0 {
+            made["priority"] = json!(column.priority);
+        }
+        made
+    };
     let mut version = json!({
         "name": row.version, "served": true, "storage": true, "schema": { "openAPIV3Schema": root(row) },
     });

@@ -4,6 +4,7 @@ mod archive;
 mod image;
 mod map;
 mod node;
+mod operator;
 mod registry;
 mod start;
 
