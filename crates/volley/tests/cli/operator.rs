@@ -15,16 +15,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 async fn client(kubeconfig: &Path) -> Client {
     // Another test of this process may have been first.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-    Client::try_from(config).unwrap()
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("`up` wrote it");
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    Client::try_from(config.expect("it is a kubeconfig")).expect("it leads to a cluster")
 }
 
 /// Waits until the Lease's holder is one that is wanted.
 async fn holder(leases: &Api<Lease>, is_wanted: impl Fn(&str) -> bool) -> String {
     let began = Instant::now();
     loop {
-        let lease = leases.get_opt("volley-operator").await.unwrap();
+        let lease = leases.get_opt("volley-operator").await.expect("the cluster answers");
         let holder = lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default();
         if is_wanted(&holder) {
             return holder;
