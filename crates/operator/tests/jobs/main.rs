@@ -6,6 +6,7 @@
 
 mod crash;
 mod others;
+mod replicas;
 mod training;
 mod volcano;
 mod world;

@@ -63,7 +63,6 @@ async fn a_cron_job_makes_up_for_what_it_missed() {
     world.stop().await;
 }
 
-// POD-7, PT-EVT-1
 #[tokio::test]
 async fn a_name_that_somebody_else_has_is_left_alone_and_told() {
     let world = World::start().await;
@@ -77,7 +76,7 @@ async fn a_name_that_somebody_else_has_is_left_alone_and_told() {
     world.stop().await;
 }
 
-// VOL-1
+// VOL-2
 #[tokio::test]
 async fn a_job_waits_for_the_claim_that_it_names() {
     let world = World::start().await;
@@ -106,6 +105,7 @@ async fn the_plugin_ssh_brings_a_key_that_all_pods_share() {
     world.stop().await;
 }
 
+// PT-EVT-2
 #[tokio::test]
 async fn the_pods_of_a_large_job_are_made_side_by_side_and_told_once() {
     let world = World::bare().await;
