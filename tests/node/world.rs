@@ -23,6 +23,7 @@ pub const NOBODY: u32 = 65534;
 pub struct World {
     pub folder: TempDir,
     pub home: PathBuf,
+    parts: &'static str,
     flags: Vec<String>,
     is_root: bool,
     door: RefCell<Door>,
@@ -44,6 +45,15 @@ impl World {
 
     /// Starts volley as root, or as an ordinary user.
     pub fn start_as(is_root: bool, flags: &[&str]) -> World {
+        World::start_parts_as(is_root, "cluster", flags)
+    }
+
+    /// Starts these parts of volley, as root.
+    pub fn start_parts(parts: &'static str, flags: &[&str]) -> World {
+        World::start_parts_as(true, parts, flags)
+    }
+
+    fn start_parts_as(is_root: bool, parts: &'static str, flags: &[&str]) -> World {
         let own = fs::read_to_string("/proc/self/status").unwrap();
         assert!(own.contains("\nUid:\t0\t0\t"), "these tests start containers as root: run them as root");
         // Not in /tmp: without root, a machine's folder is shown entry by entry when somebody's mounts are below it, and
@@ -59,14 +69,14 @@ impl World {
         }
         let traces = RefCell::new(Traces::new(&home));
         let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        let mut world = World { folder, home, flags, is_root, door: RefCell::default(), traces, is_down: true };
+        let mut world = World { folder, home, parts, flags, is_root, door: RefCell::default(), traces, is_down: true };
         world.up();
         world
     }
 
     pub fn up(&mut self) {
         let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
-        let args = [&["up", "--only", "cluster", "--listen", "127.0.0.1:0"], flags.as_slice()].concat();
+        let args = [&["up", "--only", self.parts, "--listen", "127.0.0.1:0"], flags.as_slice()].concat();
         self.is_down = false;
         self.volley(&args);
         let kubeconfig = fs::read_to_string(self.home.join("kubeconfig")).unwrap();

@@ -1,15 +1,20 @@
-//! The whole program with training jobs: `volley up` on this machine, jobs from their creation to their end.
-//!
-//! Every test has a volley of its own in a home of its own (`world`). Pods run as root's containers on the machine's own
-//! files (image `host`), so these tests want root and `python3`.
+//! Training jobs on the whole program: `volley up` with its operator, real clients, real pods, real torch.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics is a test that fails")]
 
 #[path = "../kubectl/command.rs"]
-#[expect(dead_code, reason = "kubectl's own tests use the rest")]
+#[expect(dead_code, reason = "other tests use the rest")]
 mod command;
 #[path = "../node/http.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
 mod http;
+#[path = "../kubectl/installed.rs"]
+mod installed;
+#[path = "../node/traces.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod traces;
+#[path = "../node/world.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
 mod world;
 
 mod jobs;

@@ -201,7 +201,8 @@ fn runs(actions: Vec<Action>) -> Vec<Vec<Action>> {
     let mut runs: Vec<Vec<Action>> = Vec::new();
     for action in actions {
         let fits = |run: &Vec<Action>| {
-            let is_alike = |other: &Action| discriminant(other) == discriminant(&action) && kind(other) == kind(&action);
+            let is_alike =
+                |other: &Action| discriminant(other) == discriminant(&action) && kind(other) == kind(&action);
             run.iter().all(|other| is_alike(other) && name(other) != name(&action))
         };
         match runs.last_mut() {

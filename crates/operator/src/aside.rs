@@ -8,13 +8,8 @@ use futures::stream::{BoxStream, SelectAll};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
-<<<<<<< HEAD
-use kube::runtime::watcher::{self, Event, watcher};
-use kube::runtime::WatchStreamExt;
-=======
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
->>>>>>> lead
 use kube::{Api, Client, ResourceExt};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -38,13 +33,9 @@ pub async fn watch(client: Client, stop: CancellationToken) -> watch::Receiver<H
     let mut scene = Scene::new(client, sender, first);
     tokio::spawn(async move { stop.run_until_cancelled_owned(scene.run()).await });
     if timeout(FIRST_LOOK_MAX, looked).await.is_err() {
-<<<<<<< HEAD
-        tracing::warn!("could not find out whether upstream's controllers run on this cluster; Volley drives every kind until it is known");
-=======
         tracing::warn!(
             "could not find out whether upstream's controllers run on this cluster; Volley drives every kind until it is known"
         );
->>>>>>> lead
     }
     receiver
 }
@@ -54,10 +45,7 @@ const DEPLOYMENTS: &str = "deployments";
 /// Namespace and name.
 type Name = (String, String);
 
-<<<<<<< HEAD
-=======
 #[expect(clippy::large_enum_variant, reason = "there is one at a time, and it is used up at once")]
->>>>>>> lead
 enum Change {
     Deployment(Event<Deployment>),
     /// Of the Lease with this name, in whichever namespace.
@@ -164,16 +152,6 @@ impl Scene {
         let deployments: Vec<_> = self.deployments.values().cloned().collect();
         let renewed: Vec<_> = self.leases.iter().filter_map(renewed).collect();
         let now = held(&deployments, &renewed);
-<<<<<<< HEAD
-        let told = self.sender.borrow().clone();
-        for (_, sentence) in now.iter().filter(|(key, _)| !told.contains_key(*key)) {
-            tracing::warn!("{sentence}");
-        }
-        for (key, _) in told.iter().filter(|(key, _)| !now.contains_key(*key)) {
-            tracing::info!("{key}: upstream's controllers are gone, Volley takes over");
-        }
-=======
->>>>>>> lead
         self.sender.send_if_modified(|held| match *held == now {
             true => false,
             false => {

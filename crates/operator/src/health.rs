@@ -66,10 +66,6 @@ impl Health {
         self.stage.send_replace(stage);
     }
 
-    pub(crate) fn is_working(&self) {
-        self.set(Stage::Working);
-    }
-
     pub(crate) fn set_held(&self, held: &Held) {
         self.state.lock().held = held.clone();
     }
@@ -116,7 +112,9 @@ mod tests {
     fn each_transition_counts_once() {
         let health = Health::default();
         let kind = kinds::known("kubeflow.org/v1", "PyTorchJob");
-        let job = |conditions: Value| Some(Arc::new(json!({"metadata": {"namespace": "n", "uid": "u"}, "status": {"conditions": conditions}})));
+        let job = |conditions: Value| {
+            Some(Arc::new(json!({"metadata": {"namespace": "n", "uid": "u"}, "status": {"conditions": conditions}})))
+        };
         let condition = |type_: &str| json!({"type": type_, "status": "True", "reason": "r", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z", "lastUpdateTime": "2026-01-01T00:00:00Z"});
         let (none, made) = (job(json!([])), job(json!([condition("Created")])));
         health.count(&Change { kind, old: None, new: made.clone() });

@@ -139,22 +139,38 @@ mod tests {
         let cache = Cache::default();
         let job = json!({"metadata": {"namespace": "n", "name": "j"}, "spec": {"volumes": [{"volumeClaimName": "c"}]}});
         cache.put(own::job(), job);
-        let owned = |api_version: &str, kind: &str| {
-            json!([{"apiVersion": api_version, "kind": kind, "name": "x", "uid": "u", "controller": true}])
-        };
-        let pod = |owners: Value, more: Value| {
-            json!({"metadata": {"namespace": "n", "name": "p", "ownerReferences": owners, "annotations": more}, "spec": {"schedulerName": "volcano"}})
-        };
+        let owned = |api_version: &str, kind: &str| json!([{"apiVersion": api_version, "kind": kind, "name": "x", "uid": "u", "controller": true}]);
+        let pod = |owners: Value, more: Value| json!({"metadata": {"namespace": "n", "name": "p", "ownerReferences": owners, "annotations": more}, "spec": {"schedulerName": "volcano"}});
         let cases = [
-            (own::pod(), pod(owned(BATCH, "Job"), json!({keys::GROUP: "g"})), vec!["Job.batch.volcano.sh n/x", "PodGroup.scheduling.volcano.sh n/g"]),
-            (own::pod(), pod(owned("kubeflow.org/v1", "PyTorchJob"), json!({keys::GROUP: "g"})), vec!["PodGroup.scheduling.volcano.sh n/g", "PyTorchJob.kubeflow.org n/x"]),
+            (
+                own::pod(),
+                pod(owned(BATCH, "Job"), json!({keys::GROUP: "g"})),
+                vec!["Job.batch.volcano.sh n/x", "PodGroup.scheduling.volcano.sh n/g"],
+            ),
+            (
+                own::pod(),
+                pod(owned("kubeflow.org/v1", "PyTorchJob"), json!({keys::GROUP: "g"})),
+                vec!["PodGroup.scheduling.volcano.sh n/g", "PyTorchJob.kubeflow.org n/x"],
+            ),
             (own::pod(), pod(owned("apps/v1", "ReplicaSet"), json!({})), vec!["Pod n/p", "ReplicaSet.apps n/x"]),
             (own::pod(), pod(json!([]), json!({})), vec!["Pod n/p"]),
             (own::pod(), json!({"metadata": {"name": "p"}, "spec": {"schedulerName": "default-scheduler"}}), vec![]),
             (own::claim(), json!({"metadata": {"namespace": "n", "name": "c"}}), vec!["Job.batch.volcano.sh n/j"]),
-            (own::queue(), json!({"metadata": {"name": "default"}}), vec!["Job.batch.volcano.sh n/j", "Queue.scheduling.volcano.sh /default"]),
-            (own::command(), json!({"metadata": {"namespace": "n"}, "target": {"apiVersion": BATCH, "kind": "Job", "name": "j"}}), vec!["Job.batch.volcano.sh n/j"]),
-            (own::command(), json!({"metadata": {"namespace": "n"}, "target": {"apiVersion": SCHEDULING, "kind": "Queue", "name": "q"}}), vec!["Queue.scheduling.volcano.sh /q"]),
+            (
+                own::queue(),
+                json!({"metadata": {"name": "default"}}),
+                vec!["Job.batch.volcano.sh n/j", "Queue.scheduling.volcano.sh /default"],
+            ),
+            (
+                own::command(),
+                json!({"metadata": {"namespace": "n"}, "target": {"apiVersion": BATCH, "kind": "Job", "name": "j"}}),
+                vec!["Job.batch.volcano.sh n/j"],
+            ),
+            (
+                own::command(),
+                json!({"metadata": {"namespace": "n"}, "target": {"apiVersion": SCHEDULING, "kind": "Queue", "name": "q"}}),
+                vec!["Queue.scheduling.volcano.sh /q"],
+            ),
         ];
         for (kind, object, expected) in cases {
             assert_eq!(routed(kind, object.clone(), &cache), expected, "{object}");

@@ -3,10 +3,10 @@
 use crate::Options;
 use crate::apply::{SyncError, Synced};
 use crate::aside::Held;
-use crate::cache::Cache;
+use crate::cache::{Cache, Change};
 use crate::calls::Calls;
-use crate::health::Health;
-use crate::kinds::{Kind, own};
+use crate::health::{Health, Stage};
+use crate::kinds::{KINDS, Kind, Source, own};
 use crate::queue::{Key, Queue};
 use crate::report::Reporter;
 use crate::route;
@@ -59,13 +59,13 @@ impl Readiness {
         self.state.lock().kinds.insert(kind);
     }
 
-    pub fn is_listed(&self, kind: &'static Kind) {
+    pub fn note_listed(&self, kind: &'static Kind) {
         self.change(|state| {
             state.kinds.remove(kind);
         });
     }
 
-    pub fn definitions_are_known(&self) {
+    pub fn note_definitions(&self) {
         self.change(|state| state.has_definitions = true);
     }
 
@@ -86,7 +86,7 @@ impl Readiness {
 impl Shell {
     /// Takes in what an object is now, and has those look who must.
     pub fn learn(&self, kind: &'static Kind, object: Value) {
-        if kind.source != crate::kinds::Source::Asked
+        if kind.source != Source::Asked
             && let Some(change) = self.cache.put(kind, object)
         {
             self.health.count(&change);
@@ -112,7 +112,7 @@ impl Shell {
     /// Hands keys to visits, a bounded number at a time.
     pub async fn work(self: Arc<Self>) {
         self.readiness.wait().await;
-        self.health.is_working();
+        self.health.set(Stage::Working);
         let permits = Arc::new(Semaphore::new(VISITS_MAX));
         let mut visits = JoinSet::new();
         loop {
@@ -146,7 +146,7 @@ impl Shell {
 
     /// Whether somebody else's controller looks after this; groups of plain pods go with the PodGroups.
     fn is_held(&self, kind: &'static Kind) -> bool {
-        let is_own = kind.source == crate::kinds::Source::Custom;
+        let is_own = kind.source == Source::Custom;
         let kind = if is_own { kind } else { own::group() };
         self.held.borrow().contains_key(&kind.full_name())
     }
@@ -161,11 +161,14 @@ impl Shell {
                 tracing::warn!(kind, "{sentence}");
             }
             let freed: Vec<&String> = before.keys().filter(|kind| !now.contains_key(*kind)).collect();
-            for kind in crate::kinds::KINDS.iter().filter(|kind| freed.contains(&&kind.full_name())) {
-                tracing::warn!(kind = kind.full_name(), "nobody else holds these any more, so they are looked after here");
+            for kind in KINDS.iter().filter(|kind| freed.contains(&&kind.full_name())) {
+                tracing::warn!(
+                    kind = kind.full_name(),
+                    "nobody else holds these any more, so they are looked after here"
+                );
                 self.visit_kind(kind);
                 self.cache.list(kind, None).into_iter().for_each(|object| {
-                    let change = crate::cache::Change { kind, old: None, new: Some(object) };
+                    let change = Change { kind, old: None, new: Some(object) };
                     route::keys(&change, &self.cache).into_iter().for_each(|key| self.queue.add(key));
                 });
             }

@@ -61,7 +61,8 @@ mod tests {
     use super::*;
 
     fn phase(old: &str, pods: &[(&str, &str)]) -> String {
-        let pod = |(phase, node): &(&str, &str)| Arc::new(json!({"status": {"phase": phase}, "spec": {"nodeName": node}}));
+        let pod =
+            |(phase, node): &(&str, &str)| Arc::new(json!({"status": {"phase": phase}, "spec": {"nodeName": node}}));
         let group = json!({"spec": {"minMember": 2}, "status": {"phase": old, "running": 9}});
         let plan = plan(&group, &pods.iter().map(pod).collect::<Vec<_>>());
         match &plan.actions[..] {

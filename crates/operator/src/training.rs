@@ -25,8 +25,7 @@ impl Shell {
             Some(Gang::Volcano) | None => own::group(),
         };
         let autoscaler = kinds::known("autoscaling/v2", "HorizontalPodAutoscaler");
-        let (group, autoscaler) =
-            (self.cache.get(group, namespace, name), self.cache.get(autoscaler, namespace, name));
+        let (group, autoscaler) = (self.cache.get(group, namespace, name), self.cache.get(autoscaler, namespace, name));
         let seen = Observed {
             job: &job,
             pods: &pods,
@@ -48,7 +47,12 @@ impl Shell {
         }
         let (namespace, name) = (text(job, "metadata.namespace"), text(job, "metadata.name"));
         let rbac = "rbac.authorization.k8s.io/v1";
-        let kinds = [("v1", "ConfigMap", "config"), ("v1", "ServiceAccount", "launcher"), (rbac, "Role", "launcher"), (rbac, "RoleBinding", "launcher")];
+        let kinds = [
+            ("v1", "ConfigMap", "config"),
+            ("v1", "ServiceAccount", "launcher"),
+            (rbac, "Role", "launcher"),
+            (rbac, "RoleBinding", "launcher"),
+        ];
         for (version, kind, suffix) in kinds {
             helpers.extend(self.ask(kinds::known(version, kind), namespace, &format!("{name}-{suffix}")).await?);
         }

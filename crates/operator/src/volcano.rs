@@ -103,8 +103,7 @@ impl Shell {
 
     /// Everything but pods that a Job controls or names.
     fn belongings(&self, job: &Value) -> Vec<Value> {
-        let watched =
-            [("v1", "Service"), ("v1", "PersistentVolumeClaim"), ("networking.k8s.io/v1", "NetworkPolicy")];
+        let watched = [("v1", "Service"), ("v1", "PersistentVolumeClaim"), ("networking.k8s.io/v1", "NetworkPolicy")];
         let mut objects: Vec<Arc<Value>> = self.near(own::group(), job);
         for (version, kind) in watched {
             objects.extend(self.near(kinds::known(version, kind), job));

@@ -47,7 +47,7 @@ pub async fn run(shell: Arc<Shell>) {
             Ok(Event::InitDone) => {
                 let undefined: Vec<_> = running.keys().copied().filter(|kind| !listed.contains(kind)).collect();
                 undefined.into_iter().for_each(|kind| leave(&shell, kind, running.remove(kind)));
-                shell.readiness.definitions_are_known();
+                shell.readiness.note_definitions();
             }
             Err(error) => tracing::warn!(%error, "failed to watch the definitions of kinds, will try again"),
         }
@@ -65,7 +65,7 @@ fn leave(shell: &Shell, kind: &'static Kind, task: Option<AbortHandle>) {
     for (place, uid) in shell.cache.uids(kind) {
         shell.forget(kind, &place, &uid);
     }
-    shell.readiness.is_listed(kind);
+    shell.readiness.note_listed(kind);
 }
 
 /// Follows one kind.
@@ -88,14 +88,14 @@ async fn follow(shell: Arc<Shell>, kind: &'static Kind) {
             }
             Ok(Event::InitDone) => {
                 std::mem::take(&mut before).iter().for_each(|(place, uid)| shell.forget(kind, place, uid));
-                shell.readiness.is_listed(kind);
+                shell.readiness.note_listed(kind);
                 shell.visit_kind(kind);
             }
             Err(error) => {
                 tracing::debug!(kind = kind.full_name(), %error, "failed to watch, will try again");
                 // A definition that is not served keeps nobody waiting.
                 if is_unserved(&error) {
-                    shell.readiness.is_listed(kind);
+                    shell.readiness.note_listed(kind);
                 }
             }
         }

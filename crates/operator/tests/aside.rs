@@ -95,20 +95,13 @@ async fn a_deployment_holds_its_kinds_while_its_pods_are_available() {
 }
 
 #[tokio::test]
-<<<<<<< HEAD
-async fn what_runs_already_is_known_from_the_start() {
-=======
 async fn what_runs_already_is_found() {
->>>>>>> lead
     let home = TempDir::new().unwrap();
     let cluster = cluster(&home).await;
     let leases: Api<Lease> = Api::namespaced(cluster.client("test"), "volcano-system");
     leases.create(&PostParams::default(), &lease("vc-controller-manager", "pod_1", 3600)).await.unwrap();
     let mut held = watch(cluster.client("operator"), CancellationToken::new()).await;
-<<<<<<< HEAD
-=======
     until(&mut held, |held| held.contains_key("Job.batch.volcano.sh")).await;
->>>>>>> lead
     assert!(held.borrow()["Job.batch.volcano.sh"].contains("`pod_1` renews the Lease"), "{:?}", held.borrow());
     // It resigns.
     let resigned = Patch::Merge(json!({ "spec": { "holderIdentity": "" } }));

@@ -277,14 +277,7 @@ mod tests {
     }
 
     const VOLCANO: [&str; 5] = [
-<<<<<<< HEAD
-        "Command.bus.volcano.sh",
-        "CronJob.batch.volcano.sh",
-        "Job.batch.volcano.sh",
-        "PodGroup.scheduling.volcano.sh",
-=======
         "Command.bus.volcano.sh", "CronJob.batch.volcano.sh", "Job.batch.volcano.sh", "PodGroup.scheduling.volcano.sh",
->>>>>>> lead
         "Queue.scheduling.volcano.sh",
     ];
 
@@ -298,12 +291,8 @@ mod tests {
         let image = running("docker.io/volcanosh/vc-controller-manager:v1.12.1@sha256:ab", &[]);
         assert_eq!(keys(&[image], &[]), VOLCANO);
         let label = json!({ "app": "volcano-controller" });
-<<<<<<< HEAD
-        let labelled = deployment(label, "mirror:5000/own-build", &[], json!({ "replicas": 1, "availableReplicas": 1 }));
-=======
         let labelled =
             deployment(label, "mirror:5000/own-build", &[], json!({ "replicas": 1, "availableReplicas": 1 }));
->>>>>>> lead
         assert_eq!(keys(&[labelled], &[]), VOLCANO);
     }
 
@@ -360,13 +349,9 @@ mod tests {
              `kubectl --namespace up scale deployment stream --replicas=0`, or leave it out of its `--enable-scheme` options"
         );
         let volcano = running("vc-controller-manager", &[]);
-<<<<<<< HEAD
-        assert!(held(&[volcano], &[])["Job.batch.volcano.sh"].ends_with("or give it `--controllers=*,-job-controller`"));
-=======
         assert!(
             held(&[volcano], &[])["Job.batch.volcano.sh"].ends_with("or give it `--controllers=*,-job-controller`")
         );
->>>>>>> lead
         assert_eq!(
             held(&[], &[lease("volcano")])["scheduler/volcano"],
             "pods of the scheduler `volcano`: left to Volcano's scheduler (`pod_uid` renews the Lease up/volcano); to have \

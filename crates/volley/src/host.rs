@@ -88,12 +88,7 @@ pub fn alone<T>(home: &Home, work: impl Future<Output = Result<T>>) -> Result<T>
 }
 
 /// Runs until a signal or `volley down`; `tell` is called once, when clients are answered.
-pub fn run(
-    global: &Global,
-    home: &Home,
-    start: Start<'_>,
-    tell: impl FnOnce(&Ready) -> Result<()>,
-) -> Result<()> {
+pub fn run(global: &Global, home: &Home, start: Start<'_>, tell: impl FnOnce(&Ready) -> Result<()>) -> Result<()> {
     logs::start(global)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKER_THREADS).enable_all().build()?;
     let result = runtime.block_on(host(home, start, tell));
@@ -141,11 +136,7 @@ async fn claim(home: &Home) -> Result<Claim> {
 }
 
 /// Serves until the end; the connection of the one who asked for it, if somebody did.
-async fn serve(
-    home: &Home,
-    start: Start<'_>,
-    tell: impl FnOnce(&Ready) -> Result<()>,
-) -> Result<Option<UnixStream>> {
+async fn serve(home: &Home, start: Start<'_>, tell: impl FnOnce(&Ready) -> Result<()>) -> Result<Option<UnixStream>> {
     let settings = start.settings.clone().with_file(home)?;
     let (announce, running) = watch::channel(None);
     let (stop_sender, stop_requests) = mpsc::channel(1);

@@ -21,11 +21,7 @@ use tokio_util::sync::CancellationToken;
 use volley_operator::lead::Election;
 use volley_operator::manifests::{NAME, NAMESPACE};
 use volley_operator::{Options, Rate};
-<<<<<<< HEAD
-use volley_plan::job::training::Gang;
-=======
 use volley_plan::job::training::{Gang, Settings};
->>>>>>> lead
 
 const EXAMPLES: &str = "\
 Examples:
@@ -152,13 +148,9 @@ impl Run {
         let mut options = Options::default();
         let is_strict = self.compat == Compat::Strict;
         options.volcano.is_strict = is_strict;
-<<<<<<< HEAD
-        options.training.is_strict = is_strict;
-=======
         if is_strict {
             options.training = Settings::strict();
         }
->>>>>>> lead
         options.training.gang = Gang::parse(&self.gang_scheduler_name);
         options.rate = Rate {
             per_second: self.kube_api_qps.unwrap_or(options.rate.per_second),

@@ -41,26 +41,24 @@ pub struct Settings {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Training jobs")]
 pub struct OperatorArgs {
-    /// How close to upstream training jobs behave [default: improved]
+    /// How training jobs are treated: with upstream's slips repaired, or strictly as upstream does [default: repaired]
     #[arg(long, value_name = "HOW")]
     pub compat: Option<Compat>,
-    /// Start Kubeflow's jobs as gangs of this scheduler, such as volcano [default: none]
-    #[arg(long, value_name = "SCHEDULER")]
-    pub gang: Option<String>,
+    /// Who places the pods of Kubeflow's jobs together: volcano, or a scheduler of scheduler-plugins [default: nobody]
+    #[arg(long, value_name = "NAME")]
+    pub gang_scheduler_name: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Compat {
-    /// Upstream's known mistakes are corrected
-    Improved,
-    /// As upstream's controllers do, mistakes included
+    Repaired,
     Strict,
 }
 
 impl Compat {
     fn word(self) -> &'static str {
         match self {
-            Compat::Improved => "improved",
+            Compat::Repaired => "repaired",
             Compat::Strict => "strict",
         }
     }
@@ -175,7 +173,7 @@ impl Settings {
         };
         let operator = OperatorArgs {
             compat: self.operator.compat.or(file.operator.compat),
-            gang: self.operator.gang.or(file.operator.gang),
+            gang_scheduler_name: self.operator.gang_scheduler_name.or(file.operator.gang_scheduler_name),
         };
         Ok(Settings { listen, node: self.node.or(file.node), operator })
     }
@@ -198,7 +196,7 @@ impl Settings {
         node.plain_http_registries.iter().for_each(|host| add("plain-http-registry", host.clone()));
         node.insecure_registries.iter().for_each(|host| add("insecure-registry", host.clone()));
         self.operator.compat.iter().for_each(|compat| add("compat", compat.word().to_owned()));
-        self.operator.gang.iter().for_each(|gang| add("gang", gang.clone()));
+        self.operator.gang_scheduler_name.iter().for_each(|name| add("gang-scheduler-name", name.clone()));
         if node.no_node {
             words.push("--no-node".to_owned());
         }
@@ -420,7 +418,7 @@ mod tests {
             "--plain-http-registry=registry.lan:5000",
             "--insecure-registry=other.lan",
             "--compat=strict",
-            "--gang=volcano",
+            "--gang-scheduler-name=volcano",
             "--no-node",
         ];
         for words in [&all[..], &["--fake-gpus=4"], &["--gpus=all"], &["--gpus=none"], &[]] {
@@ -442,7 +440,7 @@ image-map: ['pytorch/*=host', 'a=b']
 registry-mirror: docker.io=http://mirror.lan:5000
 no-node: false
 compat: strict
-gang: volcano
+gang-scheduler-name: volcano
 ";
         let words = [
             "--listen=127.0.0.1:0",
@@ -453,7 +451,7 @@ gang: volcano
             "--image-map=a=b",
             "--registry-mirror=docker.io=http://mirror.lan:5000",
             "--compat=strict",
-            "--gang=volcano",
+            "--gang-scheduler-name=volcano",
         ];
         assert_eq!(file(text).unwrap(), settings(&words));
     }

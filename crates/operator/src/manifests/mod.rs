@@ -75,12 +75,8 @@ pub fn definitions() -> Vec<Value> {
 
 /// Every kind that is defined, by apiVersion and plural.
 pub fn kinds() -> Vec<(String, String)> {
-<<<<<<< HEAD
-    let volcano = volcano::kinds::KINDS.iter().map(|row| (format!("{}/{}", row.group, row.version), row.plural.to_owned()));
-=======
     let volcano =
         volcano::kinds::KINDS.iter().map(|row| (format!("{}/{}", row.group, row.version), row.plural.to_owned()));
->>>>>>> lead
     let training = ROWS.iter().map(|row| (kubeflow::API_VERSION.to_owned(), row.plural.to_owned()));
     volcano.chain(training).collect()
 }
@@ -124,12 +120,8 @@ mod tests {
     #[test]
     fn everything_is_in_the_namespace_that_was_asked_for() {
         let place = Place { namespace: "elsewhere".to_owned(), image: "registry/volley:1".to_owned() };
-<<<<<<< HEAD
-        let text: String = PARTS.iter().flat_map(|part| part.objects(&place)).map(|object| object.to_string()).collect();
-=======
         let text: String =
             PARTS.iter().flat_map(|part| part.objects(&place)).map(|object| object.to_string()).collect();
->>>>>>> lead
         assert!(text.contains("elsewhere") && text.contains("registry/volley:1"));
         assert!(!text.contains(NAMESPACE));
     }

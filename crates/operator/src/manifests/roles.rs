@@ -187,12 +187,8 @@ mod tests {
 
     #[test]
     fn its_own_rights_are_enough_and_so_are_all_rights() {
-<<<<<<< HEAD
-        let words = |list: &Value| list.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect();
-=======
         let words =
             |list: &Value| list.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect();
->>>>>>> lead
         let mut own: Vec<Grant> = rights()
             .iter()
             .map(|rule| Grant {

@@ -4,6 +4,9 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test ends where it finds its world broken")]
 
+mod crash;
+mod others;
+mod replicas;
 mod training;
 mod volcano;
 mod world;

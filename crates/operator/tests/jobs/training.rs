@@ -21,7 +21,8 @@ async fn a_job_gets_pods_and_services_and_succeeds_with_its_master() {
     world.until_condition("x", "Succeeded").await;
     let health = world.operator.as_ref().unwrap().health.clone();
     for counter in ["created", "successful"] {
-        let line = format!("training_operator_jobs_{counter}_total{{job_namespace=\"default\",framework=\"pytorch\"}} 1\n");
+        let line =
+            format!("training_operator_jobs_{counter}_total{{job_namespace=\"default\",framework=\"pytorch\"}} 1\n");
         world.until_true(&line, || health.metrics().contains(&line)).await;
     }
     world.stop().await;
@@ -49,7 +50,8 @@ async fn a_pod_that_may_be_tried_again_is_replaced_and_one_that_may_not_fails_th
 #[tokio::test]
 async fn pods_of_a_finished_job_go_as_its_policy_says() {
     let world = World::start().await;
-    for (name, policy, left) in [("a", "All", vec![]), ("n", "None", vec!["n-master-0", "n-worker-0"]), ("r", "Running", vec!["r-master-0"])]
+    for (name, policy, left) in
+        [("a", "All", vec![]), ("n", "None", vec!["n-master-0", "n-worker-0"]), ("r", "Running", vec!["r-master-0"])]
     {
         world.create(TORCH, torch(name, 1, "Never", json!({"cleanPodPolicy": policy}))).await;
         let (master, worker) = (format!("{name}-master-0"), format!("{name}-worker-0"));
@@ -58,7 +60,8 @@ async fn pods_of_a_finished_job_go_as_its_policy_says() {
         world.until_condition(name, "Running").await;
         world.set_pod(&master, "Succeeded", 0).await;
         world.until_condition(name, "Succeeded").await;
-        let names = || world.names(PODS).into_iter().filter(|pod| pod.starts_with(&format!("{name}-"))).collect::<Vec<_>>();
+        let names =
+            || world.names(PODS).into_iter().filter(|pod| pod.starts_with(&format!("{name}-"))).collect::<Vec<_>>();
         world.until_true(policy, || names() == left).await;
     }
     world.stop().await;

@@ -172,7 +172,9 @@ impl World {
         let now = "2026-01-01T00:00:00Z";
         let state = match phase {
             "Running" => json!({"running": {"startedAt": now}}),
-            _ => json!({"terminated": {"exitCode": exit_code, "startedAt": now, "finishedAt": now, "reason": if exit_code == 0 { "Completed" } else { "Error" }}}),
+            _ => {
+                json!({"terminated": {"exitCode": exit_code, "startedAt": now, "finishedAt": now, "reason": if exit_code == 0 { "Completed" } else { "Error" }}})
+            }
         };
         let containers = pod["spec"]["containers"].as_array().unwrap().iter();
         let statuses: Vec<Value> = containers
@@ -234,7 +236,8 @@ pub fn vcjob(name: &str, tasks: &[(&str, i32)], more: Value) -> Value {
         let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
         json!({"name": name, "replicas": replicas, "template": template})
     };
-    let mut spec = json!({"schedulerName": "volcano", "queue": "default", "tasks": tasks.iter().map(task).collect::<Vec<_>>()});
+    let mut spec =
+        json!({"schedulerName": "volcano", "queue": "default", "tasks": tasks.iter().map(task).collect::<Vec<_>>()});
     if let (Some(spec), Value::Object(more)) = (spec.as_object_mut(), more) {
         spec.extend(more);
     }

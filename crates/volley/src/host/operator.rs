@@ -55,7 +55,7 @@ fn options(args: &OperatorArgs) -> Options {
         true => Settings::strict(),
         false => Settings { accepts_digit_names: true, ..Settings::default() },
     };
-    options.training.gang = args.gang.as_deref().and_then(Gang::parse);
+    options.training.gang = args.gang_scheduler_name.as_deref().and_then(Gang::parse);
     options
 }
 
@@ -65,7 +65,8 @@ mod tests {
 
     #[test]
     fn strict_is_upstreams_behaviour_in_everything() {
-        let strict = options(&OperatorArgs { compat: Some(Compat::Strict), gang: Some("Volcano".to_owned()) });
+        let args = OperatorArgs { compat: Some(Compat::Strict), gang_scheduler_name: Some("Volcano".to_owned()) };
+        let strict = options(&args);
         assert!(strict.volcano.is_strict && strict.training.is_strict && !strict.training.accepts_digit_names);
         assert_eq!(strict.training.gang, Some(Gang::Volcano));
         let usual = options(&OperatorArgs::default());

@@ -61,12 +61,8 @@ impl Manifests {
 
 /// The objects of a part as one text, each behind a line of dashes.
 fn text(part: Part, place: &Place) -> Result<String> {
-<<<<<<< HEAD
-    let documents = part.objects(place).iter().map(|object| Ok(format!("---\n{}", yaml(object)?))).collect::<Result<Vec<_>>>()?;
-=======
     let documents =
         part.objects(place).iter().map(|object| Ok(format!("---\n{}", yaml(object)?))).collect::<Result<Vec<_>>>()?;
->>>>>>> lead
     Ok(documents.concat())
 }
 
