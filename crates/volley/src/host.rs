@@ -12,7 +12,7 @@ use crate::control;
 use crate::down::GRACE_DEFAULT_S;
 use crate::home::{Claim, Home, write_private};
 use crate::image::map;
-use crate::logs;
+use crate::logging;
 use crate::settings::Settings;
 use crate::status::{self, Status};
 use anyhow::{Context, Result, anyhow, bail};
@@ -94,7 +94,7 @@ pub fn run(
     start: Start<'_>,
     tell: impl FnOnce(&Ready) -> Result<()>,
 ) -> Result<()> {
-    logs::start(global)?;
+    logging::start(global)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKER_THREADS).enable_all().build()?;
     let result = runtime.block_on(host(home, start, tell));
     if let Err(error) = &result {
