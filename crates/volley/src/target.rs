@@ -82,13 +82,14 @@ pub fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 
 impl TargetArgs {
     pub async fn connect(&self, home: &Home) -> Result<Cluster> {
-        let (origin, found) = self.find(home)?;
+        let (mut origin, found) = self.find(home)?;
         let mut config = match found {
             Some(kubeconfig) => self.config(kubeconfig, &origin).await?,
             None => Config::new(Uri::from_static("https://localhost")),
         };
         if let Some(master) = &self.master {
             config.cluster_url = master.parse().with_context(|| format!("`{master}` is not an address"))?;
+            origin = Origin::Option;
         }
         config.connect_timeout = Some(CONNECT_TIMEOUT);
         // A followed log may be silent for hours.
