@@ -43,8 +43,13 @@ impl<W: Write> Printer<W> {
         self.has_prefix = false;
     }
 
-    pub fn prefix(&mut self, label: &str, number: usize) -> Prefix {
+    /// Makes room for a label before its first line, so that the column stays where it is.
+    pub fn widen(&mut self, label: &str) {
         self.width = self.width.max(label.chars().count().min(LABEL_WIDTH_MAX));
+    }
+
+    pub fn prefix(&mut self, label: &str, number: usize) -> Prefix {
+        self.widen(label);
         Prefix { label: label.to_owned(), number }
     }
 

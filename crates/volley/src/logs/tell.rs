@@ -21,12 +21,18 @@ use volley_plan::logs::sources::{Found, Run, Source};
 /// How long a followed line waits for what another rank may have said before it: more than a network needs, and less than
 /// a person notices.
 const WINDOW: SignedDuration = SignedDuration::from_millis(250);
-/// How often a followed job is looked at for new pods and its end.
+/// How often a followed job is looked at for new pods and its end, and how often while some of its pods are starting: what
+/// they say first should not come long after what others said at that time.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_EVERY_AT_START: Duration = Duration::from_millis(200);
 /// How long a server may be away while a job is followed, such as for a restart.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long logs must be silent after the job's end to be done: pods may be left running.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How many lines are taken before what may be told is told.
+const EVENTS_AT_ONCE: usize = 1000;
+/// How long a rank may take to start before the user is told what it waits for.
+const SILENCE: Duration = Duration::from_secs(3);
 /// Each is a connection.
 const LOGS_MAX: usize = 512;
 
@@ -58,6 +64,8 @@ struct Telling {
     read: BTreeMap<Run, Option<Timestamp>>,
     /// Logs that are being asked for.
     opening: BTreeSet<Run>,
+    /// The place of each label in the order of ranks; a restart keeps it, and with it the colour.
+    numbers: BTreeMap<String, usize>,
     problems: Vec<String>,
 }
 
@@ -98,16 +106,17 @@ fn complain_if_nothing_is_meant(looker: &Looker, found: &Found) -> Result<()> {
     Ok(())
 }
 
-/// Looks at the job again and again, beside the reading; the end is told by dropping the sender.
+/// Looks at the job again and again, beside the reading, for as long as somebody listens.
 fn keep_looking(looker: Looker) -> mpsc::Receiver<Result<Look>> {
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
         loop {
             let look = looker.look().await;
+            let is_starting = look.as_ref().is_ok_and(|look| !looker.find(look, &BTreeSet::new()).waiting.is_empty());
             if sender.send(look).await.is_err() {
                 return;
             }
-            sleep(LOOK_EVERY).await;
+            sleep(if is_starting { LOOK_EVERY_AT_START } else { LOOK_EVERY }).await;
         }
     });
     receiver
@@ -124,6 +133,7 @@ impl Telling {
             logs: BTreeMap::new(),
             read: BTreeMap::new(),
             opening: BTreeSet::new(),
+            numbers: BTreeMap::new(),
             problems: Vec::new(),
         }
     }
@@ -135,11 +145,14 @@ impl Telling {
         if self.looker.kind.is_pod() && is_first && !has_containers {
             self.printer.leave_out_prefix();
         }
+        found.labels.iter().for_each(|label| self.printer.widen(label));
         for source in found.sources {
             let is_open = self.logs.values().any(|log| log.is_open && log.run == source.run);
             if is_open || !self.opening.insert(source.run.clone()) {
                 continue;
             }
+            let next_number = self.numbers.len();
+            self.numbers.entry(source.label.clone()).or_insert(next_number);
             let told_until = self.read.get(&source.run).copied().flatten();
             let excerpt = match told_until {
                 Some(time) => Excerpt { since_time: Some(time.to_string()), ..Excerpt::default() },
@@ -178,7 +191,7 @@ impl Telling {
         let mut has_looked = false;
         let mut has_ended = false;
         let (mut seen, mut active) = (Instant::now(), Instant::now());
-        let mut waiting: Vec<String> = Vec::new();
+        let mut silent = Silent::default();
         loop {
             let next = match has_looked && self.opening.is_empty() {
                 true => self.tell(Timestamp::now())?,
@@ -193,6 +206,7 @@ impl Telling {
                 Some(event) = self.reading.next() => {
                     active = Instant::now();
                     self.take(event);
+                    self.take_what_is_there();
                 }
                 () = until(next) => {}
                 Some(look) = looks.recv() => match look {
@@ -201,7 +215,7 @@ impl Telling {
                         let found = self.looker.find(&look, &self.read.keys().cloned().collect());
                         if !has_ended {
                             active = Instant::now();
-                            self.tell_waiting(&found, &mut waiting);
+                            silent.tell(&found.waiting);
                         }
                         // Pods that come later are told from their first line.
                         let excerpt = if has_looked { Excerpt::default() } else { excerpt.clone() };
@@ -215,19 +229,12 @@ impl Telling {
         }
     }
 
-    /// Says once why a rank is silent, if it still is at the second look.
-    fn tell_waiting(&self, found: &Found, before: &mut Vec<String>) {
-        let told_mark = |text: &String| format!("told: {text}");
-        let mut now = Vec::new();
-        for text in &found.waiting {
-            let was_told = before.contains(&told_mark(text));
-            if !was_told && before.contains(text) {
-                eprintln!("{text}");
-            }
-            let is_told = was_told || before.contains(text);
-            now.push(if is_told { told_mark(text) } else { text.clone() });
+    /// Takes more events without waiting, so that a flood is printed in large pieces.
+    fn take_what_is_there(&mut self) {
+        for _ in 0..EVENTS_AT_ONCE {
+            let Some(Some(event)) = self.reading.next().now_or_never() else { return };
+            self.take(event);
         }
-        *before = now;
     }
 
     fn take(&mut self, event: Event) {
@@ -236,7 +243,7 @@ impl Telling {
                 self.opening.remove(&source.run);
                 self.read.insert(source.run.clone(), told_until);
                 let id = self.merge.open(Timestamp::now());
-                let number = self.colour_number(&source);
+                let number = self.numbers.get(&source.label).copied().unwrap_or(0);
                 let prefix = self.printer.prefix(&source.label, number);
                 let log = Open { run: source.run, prefix, paused: None, told_until, last: told_until, is_open: true };
                 self.logs.insert(id, log);
@@ -253,13 +260,6 @@ impl Telling {
             Event::Read(id, _, Ok(None)) => self.close(id, None),
             Event::Read(id, _, Err(error)) => self.close(id, Some(error)),
         }
-    }
-
-    /// A rank has the same colour after a restart.
-    fn colour_number(&self, source: &Source) -> usize {
-        let same = self.logs.iter().find(|(_, log)| log.prefix.label == source.label);
-        let labels: BTreeSet<&str> = self.logs.values().map(|log| log.prefix.label.as_str()).collect();
-        same.map_or(labels.len(), |(_, log)| log.prefix.number)
     }
 
     fn take_line(&mut self, id: LogId, reader: Reader, entry: Entry) {
@@ -307,6 +307,24 @@ impl Telling {
                 && let Some(reader) = log.paused.take()
             {
                 self.read_on(id, reader);
+            }
+        }
+    }
+}
+
+/// Ranks that have nothing to say, and since when.
+#[derive(Default)]
+struct Silent(BTreeMap<String, (Instant, bool)>);
+
+impl Silent {
+    /// Says once why a rank is silent, if it has been so for longer than a start takes.
+    fn tell(&mut self, waiting: &[String]) {
+        self.0.retain(|text, _| waiting.contains(text));
+        for text in waiting {
+            let (since, was_told) = self.0.entry(text.clone()).or_insert((Instant::now(), false));
+            if !*was_told && since.elapsed() > SILENCE {
+                eprintln!("{text}");
+                *was_told = true;
             }
         }
     }

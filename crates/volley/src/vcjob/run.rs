@@ -73,7 +73,7 @@ pub struct Run {
 /// What was created.
 #[derive(Serialize)]
 #[serde(transparent)]
-struct Created(Vec<Value>);
+struct Created(Value);
 
 impl Run {
     pub async fn run(&self, home: &Home) -> Result<()> {
@@ -81,7 +81,7 @@ impl Run {
         let cluster = self.target.connect(home).await?;
         for job in jobs {
             // One after the other is told, so that what failed is known to be the next.
-            self.output.print(&Created(vec![self.create(&cluster, job).await?]))?;
+            self.output.print(&Created(self.create(&cluster, job).await?))?;
         }
         Ok(())
     }
@@ -155,11 +155,11 @@ impl Run {
 
 impl Show for Created {
     fn rows(&self, _wide: bool) -> Vec<Vec<String>> {
-        self.0.iter().map(|job| vec![format!("run job {} successfully", name(job))]).collect()
+        vec![vec![format!("run job {} successfully", name(&self.0))]]
     }
 
     fn names(&self) -> Vec<String> {
-        self.0.iter().map(|job| format!("{JOB_NAME}/{}", name(job))).collect()
+        vec![format!("{JOB_NAME}/{}", name(&self.0))]
     }
 }
 

@@ -161,9 +161,11 @@ fn event_rows(events: &[Value], now: Timestamp) -> Vec<Vec<String>> {
 /// The job itself, field by field, as `kubectl describe` shows a kind that it does not know.
 fn about(job: &Value) -> String {
     let meta = &job["metadata"];
-    let map = |field: &str| match meta[field].as_object().is_some_and(|map| !map.is_empty()) {
-        true => meta[field].to_string(),
-        false => "<none>".to_owned(),
+    let map = |field: &str| {
+        let mut map = meta[field].as_object().cloned().unwrap_or_default();
+        // It is the whole job once more.
+        map.remove("kubectl.kubernetes.io/last-applied-configuration");
+        if map.is_empty() { "<none>".to_owned() } else { Value::Object(map).to_string() }
     };
     let scalar = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let mut text = String::new();
@@ -207,6 +209,7 @@ fn entry(text: &mut String, depth: usize, name: &str, value: &Value) {
             words.lines().for_each(|line| *text += &format!("{indent}  {line}\n"));
         }
         Value::String(words) => *text += &format!("{indent}{name}:  {words}\n"),
+        Value::Null => *text += &format!("{indent}{name}:  <none>\n"),
         other => *text += &format!("{indent}{name}:  {other}\n"),
     }
 }
@@ -215,7 +218,11 @@ fn entry(text: &mut String, depth: usize, name: &str, value: &Value) {
 fn list_item(text: &mut String, depth: usize, item: &Value) {
     let mut inside = String::new();
     match item {
-        Value::Object(map) => map.iter().for_each(|(key, value)| entry(&mut inside, 0, &label(key), value)),
+        Value::Object(map) => {
+            // What a thing is called comes first.
+            let (names, others): (Vec<_>, Vec<_>) = map.iter().partition(|(key, _)| *key == "name");
+            names.into_iter().chain(others).for_each(|(key, value)| entry(&mut inside, 0, &label(key), value));
+        }
         Value::Array(items) => items.iter().for_each(|item| list_item(&mut inside, 0, item)),
         Value::String(words) => inside += words,
         other => inside += &other.to_string(),

@@ -36,7 +36,7 @@ fn worker(mut pod: Value, uid: &Value, index: u32) -> Value {
 
 #[test]
 fn pods_that_come_later_are_followed_too_and_the_jobs_end_is_the_end() {
-    let world = World::with_volcano(&[]);
+    let world = World::start(&[]);
     world.apply(&job("train", 2));
     let uid = world.get(&["jobs.batch.volcano.sh", "train"])["metadata"]["uid"].clone();
     let following = Running::start(world.command(&["logs", "-f", "train"]));

@@ -53,7 +53,7 @@ fn all_ranks_of_a_job_are_told_in_order_of_time() {
 
 #[test]
 fn ranks_of_a_volcano_job_are_called_by_their_tasks() {
-    let world = World::with_volcano(&[]);
+    let world = World::start(&[]);
     let mut train = job("train", 2);
     let master = json!({"name": "master", "replicas": 1, "template": {"spec": pod_spec("true")}});
     train["spec"]["tasks"].as_array_mut().unwrap().insert(0, master);

@@ -40,19 +40,6 @@ impl World {
         world
     }
 
-    /// A cluster that knows Volcano's kinds, and nobody who works on them.
-    fn with_volcano(flags: &[&str]) -> World {
-        let world = World::start(flags);
-        let definitions =
-            json!({"apiVersion": "v1", "kind": "List", "items": volley_api::volcano::definition::definitions()});
-        world.kubectl_with(&["apply", "--server-side", "--force-conflicts", "-f", "-"], &definitions.to_string());
-        let names: Vec<String> = definitions["items"].as_array().unwrap().iter().map(name).collect();
-        for name in names {
-            world.kubectl(&["wait", "--for=condition=Established", "--timeout=60s", &format!("crd/{name}")]);
-        }
-        world
-    }
-
     fn up(&self, flags: &[&str]) {
         let output = finish(self.command(&[&["up", "--only", "cluster"], flags].concat()), "");
         assert_eq!(output.code, 0, "{}", output.stderr);

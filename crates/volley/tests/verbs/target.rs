@@ -35,7 +35,7 @@ users: [{name: me, user: {token: x}}]
 
 #[test]
 fn an_option_goes_before_the_variable_and_that_before_the_volley_that_runs_here() {
-    let world = World::with_volcano(&["--no-node"]);
+    let world = World::start(&["--no-node"]);
     world.apply(&job("train", 1));
     assert!(world.volley(&["vcjob", "list"]).contains("\ntrain "));
     let own = world.home().join("kubeconfig").display().to_string();
@@ -58,12 +58,12 @@ fn an_option_goes_before_the_variable_and_that_before_the_volley_that_runs_here(
 #[test]
 fn a_cluster_without_the_definitions_is_told_from_one_without_the_job() {
     let world = World::start(&["--no-node"]);
-    // Later versions bring the definitions themselves.
-    let has_definitions = world.run(&["vcjob", "list"]).code == 0;
-    if !has_definitions {
-        let told = world.refusal(&["vcjob", "view", "train"]);
-        assert!(told.contains("does not serve /apis/batch.volcano.sh/v1alpha1/"), "{told}");
-    }
+    let told = world.refusal(&["vcjob", "view", "train"]);
+    assert!(told.contains("jobs.batch.volcano.sh \"train\" not found"), "{told}");
+    world.kubectl(&["delete", "crd", "jobs.batch.volcano.sh"]);
+    let refused = || Some(world.run(&["vcjob", "list"])).filter(|output| output.code == 1);
+    let told = crate::eventually("the kind is not served", refused).stderr;
+    assert!(told.contains("does not serve /apis/batch.volcano.sh/v1alpha1/"), "{told}");
     let told = world.refusal(&["logs", "train"]);
     assert!(told.contains("there is no job or pod `train` in namespace `default`"), "{told}");
     let told = world.refusal(&["logs", "service/train"]);

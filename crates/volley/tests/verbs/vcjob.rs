@@ -8,7 +8,7 @@ use std::fs;
 // CLI-1
 #[test]
 fn a_job_made_of_options_is_the_one_that_vcctl_makes() {
-    let world = World::with_volcano(&["--no-node"]);
+    let world = World::start(&["--no-node"]);
     assert_eq!(world.volley(&["vcjob", "list"]), "No resources found\n");
     assert_eq!(world.volley(&["vcjob", "run", "-N", "first"]), "run job first successfully\n");
     let made = world.get(&["jobs.batch.volcano.sh", "first"]);
@@ -63,7 +63,7 @@ fn a_job_made_of_options_is_the_one_that_vcctl_makes() {
 
 #[test]
 fn a_file_is_run_or_refused_with_the_place_of_what_is_wrong() {
-    let world = World::with_volcano(&["--no-node"]);
+    let world = World::start(&["--no-node"]);
     let file = world.path("job.yaml");
     let run = |text: &str, more: &[&str]| {
         fs::write(&file, text).unwrap();
@@ -95,7 +95,7 @@ fn a_file_is_run_or_refused_with_the_place_of_what_is_wrong() {
 // CLI-2
 #[test]
 fn suspend_and_resume_are_commands_to_the_jobs_controller() {
-    let world = World::with_volcano(&["--no-node"]);
+    let world = World::start(&["--no-node"]);
     world.apply(&job("train", 1));
     let uid = world.get(&["jobs.batch.volcano.sh", "train"])["metadata"]["uid"].clone();
     for (word, action) in [("suspend", "AbortJob"), ("resume", "ResumeJob")] {
@@ -116,7 +116,7 @@ fn suspend_and_resume_are_commands_to_the_jobs_controller() {
 
 #[test]
 fn view_shows_the_job_its_pods_and_its_events() {
-    let world = World::with_volcano(&["--no-node"]);
+    let world = World::start(&["--no-node"]);
     world.apply(&job("train", 2));
     let job = world.get(&["jobs.batch.volcano.sh", "train"]);
     let told = world.volley(&["vcjob", "view", "-N", "train"]);
@@ -154,7 +154,7 @@ fn view_shows_the_job_its_pods_and_its_events() {
 
 #[test]
 fn delete_waits_until_the_job_is_gone() {
-    let world = World::with_volcano(&["--no-node"]);
+    let world = World::start(&["--no-node"]);
     let mut held = job("held", 1);
     held["metadata"]["finalizers"] = json!(["example.com/hold"]);
     world.apply(&held);
