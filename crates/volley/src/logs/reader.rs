@@ -101,16 +101,20 @@ fn timed(mut text: Vec<u8>) -> Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures::executor::block_on;
+    use crate::target::block_on;
     use futures::io::{BufReader, Cursor};
 
     /// All lines, when the wire brings this many bytes at a time.
     fn lines(log: &[u8], at_a_time: usize) -> Vec<(bool, String)> {
         let mut reader = Reader::new(BufReader::with_capacity(at_a_time, Cursor::new(log.to_vec())));
         let mut lines = Vec::new();
-        while let Some(entry) = block_on(reader.next()).unwrap() {
-            lines.push((entry.time.is_some(), String::from_utf8(entry.text).unwrap()));
-        }
+        let read = async {
+            while let Some(entry) = reader.next().await? {
+                lines.push((entry.time.is_some(), String::from_utf8(entry.text)?));
+            }
+            Ok(())
+        };
+        block_on(read).unwrap();
         lines
     }
 
