@@ -78,7 +78,7 @@ fn a_server_that_comes_back_is_read_on_without_a_line_lost_or_told_twice() {
     let world = World::empty();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let listen = format!("127.0.0.1:{port}");
-    world.up(&["--listen", &listen]);
+    world.up(&["--only", "cluster", "--listen", &listen]);
     world.apply(&world.talker("long", 3));
     world.signal("long", 0);
     let following = Running::start(world.command(&["logs", "-f", "pod/long"]));
@@ -86,7 +86,7 @@ fn a_server_that_comes_back_is_read_on_without_a_line_lost_or_told_twice() {
     let pid = fs::read_to_string(world.home().join("volley.pid")).unwrap();
     assert!(Command::new("kill").args(["-9", pid.trim()]).status().unwrap().success());
     world.signal("long", 1);
-    world.up(&["--listen", &listen]);
+    world.up(&["--only", "cluster", "--listen", &listen]);
     assert_eq!(following.line(), "line 1");
     world.signal("long", 2);
     assert_eq!(following.line(), "line 2");

@@ -10,6 +10,7 @@ mod vcjob;
 mod vcqueue;
 mod logs;
 mod follow;
+mod jobs;
 
 use command::{Output, eventually, finish};
 use serde_json::{Value, json};
@@ -34,14 +35,22 @@ impl World {
         World { folder: tempfile::tempdir_in("/var/tmp").unwrap() }
     }
 
+    /// The cluster alone: nobody works on its training jobs.
     fn start(flags: &[&str]) -> World {
         let world = World::empty();
-        world.up(&[&["--listen", "127.0.0.1:0"], flags].concat());
+        world.up(&[&["--only", "cluster", "--listen", "127.0.0.1:0"], flags].concat());
+        world
+    }
+
+    /// All parts.
+    fn start_all() -> World {
+        let world = World::empty();
+        world.up(&["--listen", "127.0.0.1:0"]);
         world
     }
 
     fn up(&self, flags: &[&str]) {
-        let output = finish(self.command(&[&["up", "--only", "cluster"], flags].concat()), "");
+        let output = finish(self.command(&[&["up"], flags].concat()), "");
         assert_eq!(output.code, 0, "{}", output.stderr);
     }
 
