@@ -8,6 +8,7 @@ pub mod control;
 pub mod custom;
 pub mod job;
 pub mod lease;
+pub mod logs;
 pub mod node;
 pub mod object;
 pub mod sim;

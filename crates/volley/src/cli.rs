@@ -9,10 +9,13 @@ use crate::gpus::Gpus;
 use crate::home::Home;
 use crate::image::ImageVerb;
 use crate::kubeconfig::Kubeconfig;
-use crate::logs::LogFormat;
+use crate::logging::LogFormat;
+use crate::logs::Logs;
 use crate::operator::OperatorVerb;
 use crate::status::StatusVerb;
 use crate::up::Up;
+use crate::vcjob::VcjobVerb;
+use crate::vcqueue::VcqueueVerb;
 use crate::version::Version;
 use anyhow::Result;
 use clap::{ArgAction, Args, Parser, Subcommand};
@@ -60,6 +63,9 @@ enum Verb {
     Operator(OperatorVerb),
     Image(ImageVerb),
     Gpus(Gpus),
+    Vcjob(VcjobVerb),
+    Vcqueue(VcqueueVerb),
+    Logs(Logs),
     Kubeconfig(Kubeconfig),
     Completions(Completions),
     Version(Version),
@@ -77,6 +83,9 @@ impl Cli {
             Verb::Operator(verb) => verb.run(&global),
             Verb::Image(verb) => verb.run(&home()?),
             Verb::Gpus(verb) => verb.run(&home()?),
+            Verb::Vcjob(verb) => verb.run(&home()?),
+            Verb::Vcqueue(verb) => verb.run(&home()?),
+            Verb::Logs(verb) => verb.run(&home()?),
             Verb::Kubeconfig(verb) => verb.run(&home()?),
             Verb::Completions(verb) => verb.run(),
             Verb::Version(verb) => verb.run(),

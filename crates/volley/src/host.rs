@@ -12,7 +12,7 @@ use crate::control;
 use crate::down::GRACE_DEFAULT_S;
 use crate::home::{Claim, Home, write_private};
 use crate::image::map;
-use crate::logs;
+use crate::logging;
 use crate::settings::Settings;
 use crate::status::{self, Status};
 use anyhow::{Context, Result, anyhow, bail};
@@ -89,7 +89,7 @@ pub fn alone<T>(home: &Home, work: impl Future<Output = Result<T>>) -> Result<T>
 
 /// Runs until a signal or `volley down`; `tell` is called once, when clients are answered.
 pub fn run(global: &Global, home: &Home, start: Start<'_>, tell: impl FnOnce(&Ready) -> Result<()>) -> Result<()> {
-    logs::start(global)?;
+    logging::start(global)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKER_THREADS).enable_all().build()?;
     let result = runtime.block_on(host(home, start, tell));
     if let Err(error) = &result {

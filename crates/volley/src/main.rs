@@ -1,7 +1,7 @@
 //! `volley`: the command line and the wiring.
 //!
 //! One file per verb, named like it. `host` is the process that runs the parts, `control` how verbs talk to it, `home`
-//! where it keeps its files, `failure` and `output` what the user sees.
+//! where it keeps its files, `target` how verbs find a cluster, `failure` and `output` what the user sees.
 
 mod cli;
 mod up;
@@ -12,6 +12,10 @@ mod cluster;
 mod operator;
 mod image;
 mod gpus;
+mod vcjob;
+mod vcqueue;
+mod logs;
+mod target;
 mod kubeconfig;
 mod completions;
 mod version;
@@ -19,7 +23,7 @@ mod settings;
 mod host;
 mod control;
 mod home;
-mod logs;
+mod logging;
 mod output;
 mod failure;
 

@@ -8,7 +8,7 @@ mod preflight;
 mod probes;
 
 use crate::cli::Global;
-use crate::logs;
+use crate::logging;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -99,7 +99,7 @@ impl OperatorVerb {
         match self.what {
             Some(What::Manifests(verb)) => verb.run(),
             None => {
-                logs::start(global)?;
+                logging::start(global)?;
                 let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
                 runtime.block_on(self.run.serve())?;
                 Ok(ExitCode::SUCCESS)

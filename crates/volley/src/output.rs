@@ -27,13 +27,17 @@ pub trait Show: Serialize {
     /// Rows of cells, headings first; `wide` asks for all columns.
     fn rows(&self, wide: bool) -> Vec<Vec<String>>;
     fn names(&self) -> Vec<String>;
+    /// The table for people; a kind that others print too keeps their layout.
+    fn table(&self, wide: bool) -> String {
+        aligned(&self.rows(wide))
+    }
 }
 
 impl Output {
     pub fn print(self, value: &impl Show) -> Result<()> {
         let text = match self.format {
-            None => aligned(&value.rows(false)),
-            Some(Format::Wide) => aligned(&value.rows(true)),
+            None => value.table(false),
+            Some(Format::Wide) => value.table(true),
             Some(Format::Name) => value.names().into_iter().map(|name| name + "\n").collect(),
             Some(Format::Json) => serde_json::to_string_pretty(value)? + "\n",
             // By way of JSON, so that both forms have the same keys in the same order.
@@ -67,6 +71,23 @@ pub fn aligned(rows: &[Vec<String>]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Cells in columns of at least these widths, as `printf` sets them; a width of 0 is the widest cell and three blanks.
+///
+/// Unlike with `printf`, a cell that is too wide widens its column and never touches the next.
+pub fn padded(rows: &[Vec<String>], least: &[usize]) -> String {
+    let longest = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let width = |(column, least): (usize, &usize)| match (longest(column).unwrap_or(0), *least) {
+        (longest, 0) => longest + 3,
+        (longest, least) => least.max(longest + 1),
+    };
+    let widths: Vec<usize> = least.iter().enumerate().map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells: String = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        cells.trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
 }
 
 /// The time since then, as kubectl's tables have it.
