@@ -176,7 +176,7 @@ fn a_pytorch_job_is_refused_for_every_fault() {
     check_rows(&space, job, rows);
     let nothing = of_kind("PyTorchJob", "x", &json!({}));
     let said = space.fails_with(&["create", "-f", "-"], &nothing.to_string());
-    assert!(said.contains("The PyTorchJob \"x\" is invalid: spec.pytorchReplicaSpecs: Required value"), "{said}");
+    assert!(said.contains("* spec.pytorchReplicaSpecs: Required value"), "{said}");
 }
 
 // PT-RES-2

@@ -10,7 +10,8 @@ use volley_api::kube::status::ApiError;
 use volley_api::kube::text;
 use volley_api::volcano::SCHEDULING;
 use volley_plan::bootstrap;
-use volley_plan::custom::definition;
+use volley_plan::bootstrap::training::is_current;
+use volley_plan::custom::definition::{self, TakenNames};
 use volley_plan::job::queue::first_queues;
 
 const GROUP: &str = "scheduling.volcano.sh";
@@ -48,6 +49,10 @@ impl ApiServer {
             return Ok(());
         };
         let stored = |name: &str| self.store.get(&resource.bucket, name);
+        let is_current = |name: String| stored(&name).is_some_and(|stored| is_current(&object::metadata(&stored)));
+        if bootstrap::training::names().all(is_current) {
+            return Ok(());
+        }
         let mut writes = Vec::new();
         for mut definition in bootstrap::training::outdated(|name| stored(name).map(|stored| object::parse(&stored))) {
             let name = text(&definition, "metadata.name").to_owned();
@@ -61,6 +66,7 @@ impl ApiServer {
                     let now = Timestamp::now();
                     strategy::begin(resource, &mut definition, &uuid::Uuid::new_v4().to_string(), now);
                     strategy::on_create(resource, &mut definition, now);
+                    definition["status"] = definition::status(&definition, &TakenNames::default(), now);
                     Expect::Absent
                 }
             };

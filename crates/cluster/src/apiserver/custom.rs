@@ -6,7 +6,7 @@ use super::object;
 use crate::store::{Bucket, Change, Expect, Write};
 use jiff::Timestamp;
 use serde_json::Value;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use volley_api::kube::field::FieldError;
 use volley_api::kube::schema::{StructRef, builtin, json};
 use volley_api::kube::status::ApiError;
@@ -45,11 +45,10 @@ fn deprecation(crd: &Value, version: &Value) -> Option<String> {
 /// One version of a custom kind, compiled.
 #[derive(Debug)]
 pub struct CustomKind {
-    pub schema: Schema,
+    /// Compiled when it is first needed: most kinds of a cluster are never used between two starts.
+    schema: OnceLock<Schema>,
     /// The JSON schema as written, for OpenAPI.
     pub source: Value,
-    /// Whether reading an object may add fields to what is stored.
-    pub has_defaults: bool,
     pub columns: Vec<Column>,
     pub has_status: bool,
     pub scale: Option<scale::Paths>,
@@ -61,24 +60,41 @@ pub struct CustomKind {
     /// The CRD that it was compiled from: recompiled only when this changes.
     uid: String,
     generation: i64,
+    /// Its revision; what is stored later has all defaults.
+    revision: u64,
 }
 
 impl CustomKind {
-    fn compile(crd: &Value, version: &Value) -> Result<CustomKind, Vec<FieldError>> {
-        let source = version["schema"]["openAPIV3Schema"].clone();
-        Ok(CustomKind {
-            schema: Schema::compile(&source)?,
-            has_defaults: source.to_string().contains("\"default\":"),
+    fn new(crd: &Value, version: &Value) -> CustomKind {
+        CustomKind {
+            schema: OnceLock::new(),
             columns: path::columns(version),
             has_status: version["subresources"].get("status").is_some(),
             scale: scale::Paths::of(version),
             selectable_fields: path::selectable_fields(version),
-            source,
+            source: version["schema"]["openAPIV3Schema"].clone(),
             deprecation: deprecation(crd, version),
             is_terminating: crd["metadata"].get("deletionTimestamp").is_some(),
             uid: text(crd, "metadata.uid").to_owned(),
             generation: crd["metadata"]["generation"].as_i64().unwrap_or(0),
+            revision: text(crd, "metadata.resourceVersion").parse().unwrap_or(u64::MAX),
+        }
+    }
+
+    /// What the definition says of its objects. It was checked when it was written; should we have become stricter since,
+    /// its objects are served as they are.
+    pub fn schema(&self) -> &Schema {
+        self.schema.get_or_init(|| {
+            Schema::compile(&self.source).unwrap_or_else(|errors| {
+                tracing::warn!(crd = self.uid, ?errors, "schema not usable");
+                Schema::open()
+            })
         })
+    }
+
+    /// Whether reading the object adds nothing to what is stored, because its writer knew this schema.
+    pub fn is_complete(&self, stored: &object::Stored) -> bool {
+        stored.revision > self.revision
     }
 
     /// Values of the selectable fields, in their order.
@@ -88,7 +104,7 @@ impl CustomKind {
 
     /// Drops unknown fields and brings metadata into shape; what was dropped is returned.
     pub fn conform(&self, object: &mut Value) -> Result<Vec<String>, ApiError> {
-        let pruned = self.schema.prune(object).into_iter();
+        let pruned = self.schema().prune(object).into_iter();
         let mut found: Vec<String> = pruned.map(|path| format!("unknown field \"{path}\"")).collect();
         let Some(meta_shape) = builtin::named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta") else {
             return Ok(found);
@@ -106,8 +122,8 @@ impl CustomKind {
     /// Everything that the schema and its rules have against an object.
     pub fn check(&self, new: &Value, old: Option<&Value>, subresource: &str) -> Vec<FieldError> {
         let mut errors = match (old, subresource) {
-            (Some(old), "status") => self.schema.check_status(new, old),
-            (old, _) => self.schema.check(new, old),
+            (Some(old), "status") => self.schema().check_status(new, old),
+            (old, _) => self.schema().check(new, old),
         };
         errors.extend(self.scale.iter().flat_map(|paths| scale::check(new, paths)));
         errors
@@ -128,13 +144,7 @@ fn rows(crd: &Value, known: &Catalogue, bucket: &Bucket) -> Vec<Arc<Resource>> {
             rows.push(same.clone());
             continue;
         }
-        let custom = match CustomKind::compile(crd, version) {
-            Ok(custom) => custom,
-            Err(errors) => {
-                tracing::warn!(crd = text(crd, "metadata.name"), version = name, ?errors, "schema not usable");
-                continue;
-            }
-        };
+        let custom = CustomKind::new(crd, version);
         let kind = text(names, "kind");
         let openapi_name = format!("{}.{name}.{kind}", group.split('.').rev().collect::<Vec<_>>().join("."));
         let shape: StructRef = json::root(&custom.source, &openapi_name);

@@ -116,7 +116,9 @@ impl ApiServer {
         self.refuse_protected(call)?;
         for _ in 0..RACES_MAX {
             let Some(current) = self.store.get(&resource.bucket, &key) else { return Err(call.not_found()) };
-            let old = object::parse(&current);
+            let mut old = object::parse(&current);
+            // Whatever is written has all defaults, which lists count on.
+            resource.custom.iter().for_each(|custom| custom.schema().default(&mut old));
             check_preconditions(call, &old, &current, options)?;
             let mut new = old.clone();
             let policy = self.policy(call, &resource, options);

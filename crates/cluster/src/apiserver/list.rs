@@ -114,7 +114,7 @@ impl ApiServer {
     pub fn read(&self, resource: &Resource, stored: &Stored) -> Value {
         let mut object = Spelling::new(resource).parse(stored);
         if let Some(custom) = &resource.custom {
-            custom.schema.default(&mut object);
+            custom.schema().default(&mut object);
         }
         object
     }
@@ -215,9 +215,9 @@ impl ApiServer {
         .into_bytes();
         let custom = resource.custom.clone();
         let write = move |stored: &Stored, out: &mut Vec<u8>| match &custom {
-            Some(custom) if custom.has_defaults => {
+            Some(custom) if !custom.is_complete(stored) => {
                 let mut object = Spelling::new(&resource).parse(stored);
-                custom.schema.default(&mut object);
+                custom.schema().default(&mut object);
                 // Writing JSON into memory cannot fail.
                 let _ = serde_json::to_writer(out, &object);
             }

@@ -188,7 +188,8 @@ impl Session {
     }
 
     fn write(&mut self, kind: &str, stored: &Stored, out: &mut Vec<u8>) {
-        if self.form == Form::JSON && self.call.resource.custom.as_ref().is_none_or(|c| !c.has_defaults) {
+        if self.form == Form::JSON && self.call.resource.custom.as_ref().is_none_or(|custom| custom.is_complete(stored))
+        {
             out.extend_from_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
             Spelling::new(&self.call.resource).write(stored, out);
             out.extend_from_slice(b"}\n");

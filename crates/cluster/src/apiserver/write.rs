@@ -473,7 +473,7 @@ impl ApiServer {
     /// Fills defaults: built-in kinds by table, custom ones by schema (spec K-CRD-7).
     fn fill(&self, call: &Call, object: &mut Value) {
         match &call.resource.custom {
-            Some(custom) => custom.schema.default(object),
+            Some(custom) => custom.schema().default(object),
             None if &*call.resource.kind == "CustomResourceDefinition" => definition::fill(object),
             None => defaults::fill(&call.resource.group, &call.resource.kind, object),
         }

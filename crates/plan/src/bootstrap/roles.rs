@@ -117,7 +117,8 @@ const TRAINING_EDIT: &[Row] = &[
     On(READ_WRITE, TRAINING, TRAINING_JOBS),
     On(&["get"], TRAINING, &["*/status"]),
     On(&["get", "patch", "update"], TRAINING, &["*/scale"]),
-    On(READ, SCHEDULING, &["podgroups", "queues"]),
+    On(READ_WRITE, SCHEDULING, &["podgroups"]),
+    On(READ, SCHEDULING, &["queues"]),
 ];
 const TRAINING_VIEW: &[Row] = &[
     On(READ, TRAINING, TRAINING_JOBS),

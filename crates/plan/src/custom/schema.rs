@@ -155,6 +155,12 @@ impl Schema {
         Self::compile_at(schema, "openAPIV3Schema")
     }
 
+    /// A schema that takes every object as it is.
+    pub fn open() -> Schema {
+        let schema = serde_json::json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        Schema::compile(&schema).expect("nothing is wrong with this schema")
+    }
+
     /// Compiles a schema whose errors are at paths that start with `base`.
     pub(super) fn compile_at(schema: &Value, base: &str) -> Result<Schema, Vec<FieldError>> {
         let mut compiler = Compiler::default();
