@@ -2,7 +2,7 @@
 
 use super::stage::{Stage, seen_by};
 use super::{Gang, Settings, plan};
-use crate::sim::laws::{Planner, Story, disturbances, ends, pod_turn, settles, survives};
+use crate::sim::laws::{Planner, Story, disturbances, ends, pod_turn, settles, stories, survives};
 use crate::sim::{Cluster, Disturbance, Run, Turn};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -208,7 +208,7 @@ fn disturbed(most: usize) -> impl Strategy<Value = (Vec<Turn>, Vec<Vec<Disturban
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(stories(32))]
 
     // PT-REC-2, PT-CND-8, PT-STA-1, PT-DEC-13
     #[test]

@@ -2,7 +2,7 @@
 
 use super::super::{Settings, plan};
 use super::world::{command, seen_by, task};
-use crate::sim::laws::{Planner, Story, disturbances, ends, pod_turn, settles, survives};
+use crate::sim::laws::{Planner, Story, disturbances, ends, pod_turn, settles, stories, survives};
 use crate::sim::{Cluster, Run, Turn};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -215,7 +215,7 @@ fn disturbed(most: usize) -> impl Strategy<Value = Vec<(Turn, Vec<crate::sim::Di
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(stories(32))]
 
     // SM-50, SM-20, SM-22, SM-23
     #[test]
