@@ -73,8 +73,7 @@ impl<'a> Example<'a> {
     #[track_caller]
     pub fn wait(&self, condition: &str, name: &str) {
         let timeout = format!("--timeout={}s", PATIENCE.as_secs());
-        let output =
-            self.world.run(&["-n", self.namespace, "wait", &format!("--for={condition}"), name, &timeout]);
+        let output = self.world.run(&["-n", self.namespace, "wait", &format!("--for={condition}"), name, &timeout]);
         assert_eq!(output.code, 0, "{}\n{:#}\n{}", output.stderr, self.get(name)["status"], self.pods_in_words());
     }
 
@@ -104,7 +103,9 @@ impl<'a> Example<'a> {
     /// What a pod has printed once it has printed the text, up to the end of that line.
     #[track_caller]
     pub fn until_logged(&self, pod: &str, text: &str) -> String {
-        self.until_log(pod, text, |log| log.split_inclusive('\n').any(|line| line.contains(text) && line.ends_with('\n')))
+        self.until_log(pod, text, |log| {
+            log.split_inclusive('\n').any(|line| line.contains(text) && line.ends_with('\n'))
+        })
     }
 
     #[track_caller]

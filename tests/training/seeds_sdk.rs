@@ -1,7 +1,7 @@
 //! Kubeflow's Python SDK against a whole volley; the script beside this file is the list of steps.
 
-use crate::examples::{repository, world};
 use crate::command::finish;
+use crate::examples::{repository, world};
 use std::process::Command;
 
 // PT-SDK-1 PT-SDK-2 PT-SDK-3 PT-SDK-4 PT-SDK-5
