@@ -212,7 +212,7 @@ for rank in 0 1 2; do
     kubectl logs "${ranks[rank]}" >"$scratch/rank-$rank"
 done
 printf '\nthe three ranks side by side:\n'
-pr --merge --omit-header --width=132 "$scratch"/rank-[012]
+pr --merge --omit-header --expand-tabs --width=132 "$scratch"/rank-[012]
 show kubectl cp volume:/mnt/data/checkpoints/mnist.pt "$scratch/mnist.pt"
 show ls -l "$scratch/mnist.pt"
 
