@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The main job, shown and checked: a cluster comes up in an empty home, runs pods, counts GPUs, and goes away without a trace.
+# The main job, shown and checked: a cluster comes up in an empty home, runs pods, counts GPUs, trains a model on three pods
+# together, and goes away without a trace.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -97,8 +98,12 @@ own_traces() {
     [ -z "$bridge" ] || [ ! -e "/sys/class/net/$bridge" ] || echo "link $bridge"
 }
 
+start_volley() {
+    show "$volley" up --only cluster,operator --listen 127.0.0.1:0 --fake-gpus 4 --image-map 'ncai-wbl-registry.kr.ncr.ntruss.com/*=host'
+}
+
 chapter "A cluster from nothing, with four pretended GPUs"
-show "$volley" up --only cluster --listen 127.0.0.1:0 --fake-gpus 4
+start_volley
 show "$volley" status
 show kubectl get nodes
 
@@ -186,10 +191,30 @@ container_of() { kubectl get pod "$1" --output 'jsonpath={.status.containerStatu
 before=$(container_of oci)
 pid=$("$volley" status --output json | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p')
 show kill -9 "$pid"
-show "$volley" up --only cluster --listen 127.0.0.1:0 --fake-gpus 4
+start_volley
 expect "$before" container_of oci
 show kubectl exec oci -- echo "still here"
 expect grey kubectl get configmap colours --output 'jsonpath={.data.sky}'
+
+chapter "A published tutorial's training: torchrun on one master and two workers, their data and checkpoints on a volume"
+example=examples/pytorchjob-mnist
+show kubectl create configmap mnist --from-file=$example/mnist_distributed.py --from-file=$example/make_data.py
+show kubectl apply --filename $example/volume.yaml
+show kubectl wait --for=condition=Ready pod/volume --timeout=300s
+show kubectl apply --filename $example/pytorchjob.yaml
+show "$volley" logs --follow pytorchjob/mnist
+show kubectl wait --for=condition=Succeeded pytorchjob/mnist --timeout=300s
+show kubectl get pytorchjob mnist
+last_line() { kubectl logs "$1" | tail -n 1; }
+ranks=(mnist-master-0 mnist-worker-0 mnist-worker-1)
+for rank in 0 1 2; do
+    expect "rank $rank has finished" last_line "${ranks[rank]}"
+    kubectl logs "${ranks[rank]}" >"$scratch/rank-$rank"
+done
+printf '\nthe three ranks side by side:\n'
+pr --merge --omit-header --expand-tabs --width=132 "$scratch"/rank-[012]
+show kubectl cp volume:/mnt/data/checkpoints/mnist.pt "$scratch/mnist.pt"
+show ls -l "$scratch/mnist.pt"
 
 chapter "Down, and the machine is as it was"
 address=$(kubectl get pod oci --output 'jsonpath={.status.podIP}')

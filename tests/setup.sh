@@ -23,16 +23,22 @@ install_packages() {
     DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${packages[@]}" >&2
 }
 
-# The stamp is a copy of what was installed, so an edited list is noticed.
-install_python_clients() {
-    local venv=.cache/venv stamp=.cache/venv/installed.txt
-    if cmp -s tests/requirements.txt "$stamp"; then
+# Installs a list of Python packages into a folder; the stamp is a copy of the list, so an edited one is noticed.
+install_python() {
+    local list=$1 venv=$2 stamp=$2/installed.txt
+    if cmp -s "$list" "$stamp"; then
         return 0
     fi
-    echo "installing the Python clients into $venv" >&2
+    echo "installing the Python clients of $list into $venv" >&2
     python3 -m venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check -r tests/requirements.txt
-    cp tests/requirements.txt "$stamp"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$list"
+    cp "$list" "$stamp"
+}
+
+# Pods on the machine's own environment train with the torch of Debian's own Python, whichever python3 is first in the PATH.
+has_torch() {
+    /usr/bin/python3 -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("torch") is None)' 2>/dev/null &&
+        command -v torchrun >/dev/null
 }
 
 command -v cargo >/dev/null || { echo "error: cargo is missing; hint: install Rust from https://rustup.rs" >&2; exit 1; }
@@ -46,6 +52,7 @@ need iptables iptables
 need setpriv util-linux
 need docker-registry docker-registry
 need python3 python3
+has_torch || packages+=(python3-torch)
 if [ "${1:-}" = bench ]; then
     need crun crun
     need runc runc
@@ -55,4 +62,10 @@ if [ "${1:-}" = bench ]; then
 fi
 python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
 install_packages
-install_python_clients
+has_torch || {
+    echo "error: training jobs cannot be tested: /usr/bin/python3 has no torch, or there is no torchrun in the PATH" >&2
+    echo "hint: install Debian's python3-torch (or torch into that Python) and run this again" >&2
+    exit 1
+}
+install_python tests/requirements.txt .cache/venv
+install_python tests/training/requirements.txt .cache/venv-training

@@ -5,6 +5,7 @@
 #[path = "../kubectl/command.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod command;
+mod examples;
 #[path = "../node/http.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod http;
@@ -18,3 +19,6 @@ mod traces;
 mod world;
 
 mod jobs;
+mod seeds;
+mod seeds_mnist;
+mod seeds_sdk;
