@@ -82,7 +82,7 @@ fn a_line_without_a_time_stays_with_the_one_before_it() {
     merge.push(a, Some(at(7)), b"a".to_vec(), at(0));
     merge.push(a, None, b"a, continued".to_vec(), at(0));
     merge.push(b, Some(at(8)), b"b".to_vec(), at(0));
-    [a, b].map(|log| merge.close(log));
+    [a, b].into_iter().for_each(|log| merge.close(log));
     assert_eq!(told(&mut merge, at(0)), ["a", "a, continued", "b"]);
 }
 
