@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::os::unix::fs::MetadataExt;
 
 fn world(flags: &[&str]) -> World {
-    let world = World::start_as(false, flags);
+    let world = World::start_as(false, "cluster", flags);
     load_busybox(&world);
     world
 }

@@ -40,20 +40,16 @@ struct Door {
 
 impl World {
     pub fn start(flags: &[&str]) -> World {
-        World::start_as(true, flags)
+        World::start_parts("cluster", flags)
+    }
+
+    /// Starts these parts of volley.
+    pub fn start_parts(parts: &'static str, flags: &[&str]) -> World {
+        World::start_as(true, parts, flags)
     }
 
     /// Starts volley as root, or as an ordinary user.
-    pub fn start_as(is_root: bool, flags: &[&str]) -> World {
-        World::start_parts_as(is_root, "cluster", flags)
-    }
-
-    /// Starts these parts of volley, as root.
-    pub fn start_parts(parts: &'static str, flags: &[&str]) -> World {
-        World::start_parts_as(true, parts, flags)
-    }
-
-    fn start_parts_as(is_root: bool, parts: &'static str, flags: &[&str]) -> World {
+    pub fn start_as(is_root: bool, parts: &'static str, flags: &[&str]) -> World {
         let own = fs::read_to_string("/proc/self/status").unwrap();
         assert!(own.contains("\nUid:\t0\t0\t"), "these tests start containers as root: run them as root");
         // Not in /tmp: without root, a machine's folder is shown entry by entry when somebody's mounts are below it, and
