@@ -20,7 +20,11 @@ install_packages() {
     [ "$(id -u)" = 0 ] || as_root=(sudo)
     echo "installing ${packages[*]}" >&2
     "${as_root[@]}" apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${packages[@]}" >&2
+    DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${packages[@]}" >&2 || {
+        echo "error: apt-get could not install all of these: ${packages[*]}" >&2
+        echo "hint: its own words are above; install what it lacks in another way and run this again" >&2
+        exit 1
+    }
 }
 
 # Installs a list of Python packages into a folder; the stamp is a copy of the list, so an edited one is noticed.

@@ -19,6 +19,9 @@ pub fn repository() -> PathBuf {
 
 /// A volley with the operator, where every image is the machine's own environment.
 pub fn world() -> World {
+    let script = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)";
+    let has_torch = Command::new("/usr/bin/python3").args(["-c", script]).status().is_ok_and(|status| status.success());
+    assert!(has_torch, "/usr/bin/python3 has no torch, which the examples train with; run `make setup` first");
     World::start_parts("cluster,operator", &["--image-map", "*=host"])
 }
 

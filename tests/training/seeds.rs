@@ -108,6 +108,7 @@ fn a_launch_queues_pytorchjob_keeps_its_name_and_its_time_to_live() {
     let job = example.get("pytorchjob/4k9x2m7q-pytorch-job");
     assert_eq!(state_of(&job), "Succeeded", "{}", job["status"]);
     assert!(job["status"]["completionTime"].is_string());
+    assert_eq!(job["spec"]["runPolicy"]["ttlSecondsAfterFinished"], 600, "{}", job["spec"]);
     // Nothing is cleaned up unless a policy says so; the workers end in their own time.
     for worker in ["4k9x2m7q-pytorch-job-worker-0", "4k9x2m7q-pytorch-job-worker-1"] {
         example.until_pod(worker, "Succeeded");

@@ -405,6 +405,23 @@ async fn what_a_killed_node_left_is_taken_away_without_touching_what_lies_behind
     world.unmount().await;
 }
 
+#[test]
+fn two_may_remove_one_tree_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("tree");
+    for number in 0..300 {
+        std::fs::create_dir_all(tree.join(format!("{number}/a"))).unwrap();
+        std::fs::write(tree.join(format!("{number}/a/b")), "").unwrap();
+    }
+    std::thread::scope(|threads| {
+        let removers: Vec<_> = (0..2).map(|_| threads.spawn(|| tree::remove(&tree))).collect();
+        for remover in removers {
+            remover.join().unwrap().unwrap();
+        }
+    });
+    assert!(!tree.exists());
+}
+
 #[tokio::test]
 async fn a_tree_of_any_depth_can_be_removed() {
     let world = World::start().await;
