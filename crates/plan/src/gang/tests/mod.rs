@@ -1,0 +1,4 @@
+//! Cases and laws of the gang scheduler, on a small world that obeys placements.
+
+mod world;
+mod basic;
