@@ -97,6 +97,8 @@ pub struct Pod {
     /// Not a victim for so long after it was placed.
     pub cooldown: i64,
     pub nominated: Option<Arc<str>>,
+    /// What it was told last of its waiting.
+    pub told: Arc<str>,
     pub labels: Labels,
 }
 

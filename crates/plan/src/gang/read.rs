@@ -68,6 +68,12 @@ pub fn started(pod: &Value) -> Option<i64> {
     told.or_else(|| seconds(pod, "status.startTime"))
 }
 
+/// What the pod was told last of its waiting.
+pub fn told(pod: &Value) -> &str {
+    let is_it = |condition: &&Value| text(condition, "type") == "PodScheduled" && text(condition, "status") == "False";
+    list(pod, "status.conditions").find(is_it).map_or("", |condition| text(condition, "message"))
+}
+
 /// KEY-2: the annotation, else the label; without either it is.
 pub fn is_preemptable(pod: &Value) -> bool {
     let label = at(pod, "metadata.labels").and_then(|labels| labels.get(keys::PREEMPTABLE)).and_then(Value::as_str);

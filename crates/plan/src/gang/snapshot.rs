@@ -269,7 +269,8 @@ impl Snapshot {
             shape,
             node: None,
             state: State::Pending,
-            role: empty,
+            role: empty.clone(),
+            told: empty,
             index: 0,
             priority: 0,
             is_ours,
@@ -317,6 +318,7 @@ impl Snapshot {
             nominated: Some(text(object, "status.nominatedNodeName"))
                 .filter(|n| !n.is_empty())
                 .map(|n| self.strings.keep(n)),
+            told: self.strings.keep(read::told(object)),
             labels: self.strings.labels(at(object, "metadata.labels")),
             ..blank
         }

@@ -2,3 +2,4 @@
 
 mod world;
 mod basic;
+mod laws;
