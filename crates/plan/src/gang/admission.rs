@@ -1,4 +1,4 @@
-//! Which gangs are let in, so that their pods may be made (ACT-1, PROP-5, CAP-4, overcommit, resourcequota, sla).
+//! Which gangs are let in when it is their turn, so that their pods may be made (ACT-1, PROP-5, CAP-4, overcommit, resourcequota, sla).
 //!
 //! A gang that is refused keeps its place: what it wants is counted for those behind it, or many small gangs would keep
 //! a large one out for ever.
@@ -11,36 +11,41 @@ use super::round::Round;
 use super::why::{Holders, WaitingOn};
 use std::collections::BTreeMap;
 
-/// What has been let in, in all and by namespace quota.
-struct Door {
-    used: Amounts,
-    promised: Amounts,
+/// What is in use and what has been let in, in all and by namespace quota.
+#[derive(Debug, Default)]
+pub struct Door {
+    pub used: Amounts,
+    pub promised: Amounts,
     quotas: BTreeMap<(String, String), BTreeMap<String, i64>>,
 }
 
+/// What of `least` is above `held`.
+pub fn outstanding(least: &[i64], held: &[i64]) -> Amounts {
+    least.iter().enumerate().map(|(number, amount)| (amount - get(held, number)).max(0)).collect()
+}
+
 impl Round<'_> {
-    /// Gives the gangs that are in, in order; those that stay out are told why.
-    pub fn admit(&mut self) -> Vec<usize> {
-        let mut door = Door { used: Amounts::new(), promised: Amounts::new(), quotas: BTreeMap::new() };
-        self.room.nodes.iter().for_each(|node| add(&mut door.used, &node.used));
+    pub fn open_door(&mut self) {
+        self.room.nodes.iter().for_each(|node| add(&mut self.door.used, &node.used));
         let top = self.ledger.accounts.iter().filter(|account| account.parent.is_none());
-        top.for_each(|account| add(&mut door.promised, &account.inqueue));
-        let mut inside = Vec::new();
-        for at in self.in_order() {
-            let ask = &self.asks[at];
-            if ask.group.phase != Phase::Pending {
-                inside.push(at);
-                continue;
-            }
-            match self.refusal(ask, &mut door) {
-                Some(on) => self.wait(at, on),
-                None => {
-                    self.placement.admit.push(self.asks[at].gang.key.clone());
-                    inside.push(at);
-                }
-            }
+        top.for_each(|account| add(&mut self.door.promised, &account.inqueue));
+    }
+
+    /// Lets the gang in if it is not in yet; the reason if it must stay out.
+    pub fn admit(&mut self, at: usize) -> Option<WaitingOn> {
+        if self.asks[at].group.phase != Phase::Pending {
+            return None;
         }
-        inside
+        let mut door = std::mem::take(&mut self.door);
+        let refusal = self.refusal(&self.asks[at], &mut door);
+        self.door = door;
+        if refusal.is_none() {
+            let ask = &self.asks[at];
+            let least = ask.group.resources_min.as_deref().unwrap_or_default();
+            self.ledger.enter(ask.queue, |account| &mut account.inqueue, &outstanding(least, &ask.held));
+            self.placement.admit.push(ask.gang.key.clone());
+        }
+        refusal
     }
 
     fn refusal(&self, ask: &Ask, door: &mut Door) -> Option<WaitingOn> {
@@ -53,11 +58,11 @@ impl Round<'_> {
         if patience.is_some_and(|patience| self.now - ask.group.created >= patience) {
             return None;
         }
-        let on = self.limit_refusal(ask, least, door).or_else(|| self.total_refusal(least, door));
+        let on = self.limit_refusal(ask, least).or_else(|| self.total_refusal(least, door));
         let on = on.or_else(|| self.quota_refusal(ask, least, door));
-        let could_ever = self.ledger.is_ever_enough(ask.queue, least) && self.ceiling(door, least).is_none();
+        let could_ever = self.ledger.is_ever_enough(ask.queue, least) && self.ceiling(least).is_none();
         if on.is_none() || could_ever {
-            add(&mut door.promised, least);
+            add(&mut door.promised, &outstanding(least, &ask.held));
         }
         on
     }
@@ -72,8 +77,8 @@ impl Round<'_> {
         account.has_children.then_some(WaitingOn::ParentQueue { queue })
     }
 
-    /// PROP-5, for the queue and those above it; what was promised in this round is counted by the door.
-    fn limit_refusal(&self, ask: &Ask, least: &[i64], _door: &Door) -> Option<WaitingOn> {
+    /// PROP-5, for the queue and those above it.
+    fn limit_refusal(&self, ask: &Ask, least: &[i64]) -> Option<WaitingOn> {
         for number in self.ledger.line(ask.queue) {
             let account = &self.ledger.accounts[number];
             for resource in self.ledger.resources().iter().copied().filter(|resource| get(least, *resource) > 0) {
@@ -101,7 +106,7 @@ impl Round<'_> {
     }
 
     /// A resource of which the whole cluster could not let in so much, even empty.
-    fn ceiling(&self, _door: &Door, least: &[i64]) -> Option<usize> {
+    fn ceiling(&self, least: &[i64]) -> Option<usize> {
         let factor = self.snapshot.policy.overcommit?;
         let total = self.ledger.total();
         let is_over = |resource: &usize| get(least, *resource) > get(total, *resource).saturating_mul(factor) / 1000;

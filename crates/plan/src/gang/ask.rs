@@ -35,6 +35,10 @@ pub struct Ask<'a> {
     pub gated: usize,
     /// Positions of nodes that its pods are on.
     pub placed: Vec<usize>,
+    /// What its pods hold, with what it is given in this round.
+    pub held: Amounts,
+    /// It has had a turn.
+    pub has_begun: bool,
     /// Per pod of a divided gang.
     pub sub_group_of: BTreeMap<PodId, SubGroup>,
 }
@@ -111,6 +115,8 @@ impl<'a> Ask<'a> {
             existing: Tally::default(),
             gated: 0,
             placed: Vec::new(),
+            held: gang.allocated.clone(),
+            has_begun: false,
             sub_group_of: BTreeMap::new(),
         };
         gang.members.iter().for_each(|pod| ask.take_in(snapshot, room, *pod));

@@ -2,13 +2,14 @@
 
 use super::amounts::{Amounts, add, covers, get, take};
 use super::ask::{Ask, SubGroup, Tally};
+use super::fit::Refusal;
 use super::objects::{PodId, Queue};
 use super::queues::{Ledger, Shortage};
 use super::relations;
 use super::room::{Room, Step};
 use super::search;
 use super::topology::{Domain, Domains, nearness};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Why a gang was not placed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub enum Blocked {
     Queue(Shortage),
     /// This pod found no node.
     Node(PodId),
+    /// This pod found no node, though some have room: pods that are or would be there keep it away.
+    Beside(PodId, BTreeMap<Refusal, usize>),
     /// No domain that is near enough has room; the number of domains that were tried.
     Domains(usize),
 }
@@ -71,7 +74,7 @@ fn within_one<'a>(
         match fill(room, ask, terms, Some(&domain.nodes)) {
             Ok(()) => return Ok(Some(domain.name.clone())),
             Err(Blocked::Queue(shortage)) => return Err(Blocked::Queue(shortage)),
-            Err(Blocked::Node(_) | Blocked::Domains(_)) => {}
+            Err(Blocked::Node(_) | Blocked::Beside(..) | Blocked::Domains(_)) => {}
         }
     }
     Err(Blocked::Domains(order.len()))
@@ -191,7 +194,9 @@ impl Filling<'_, '_, '_> {
             None => {
                 take(&mut self.asked, request);
                 self.failed.insert(known.shape);
-                self.blocked.get_or_insert(shortage.map_or(Blocked::Node(pod), Blocked::Queue));
+                let no_node =
+                    || beside(room, pod, queue).map_or(Blocked::Node(pod), |found| Blocked::Beside(pod, found));
+                self.blocked.get_or_insert_with(|| shortage.map_or_else(no_node, Blocked::Queue));
             }
         }
     }
@@ -290,6 +295,28 @@ pub fn pick_for(
     allowed.iter().find_map(|domain| {
         let nodes = within(&domain.nodes, scope.nodes);
         pick(room, pod, queue, Scope { nodes: Some(&nodes), near: scope.near })
+    })
+}
+
+/// If only other pods keep this one away from the nodes that have room: how many nodes, and how.
+fn beside(room: &mut Room, pod: PodId, queue: Option<(u32, &Queue)>) -> Option<BTreeMap<Refusal, usize>> {
+    let snapshot = room.snapshot;
+    let known = &snapshot.pods[pod];
+    let shape = &snapshot.shapes[known.shape];
+    let has_apart = !snapshot.keeping_apart.is_empty() || room.put_apart > 0;
+    if !has_apart && !shape.is_related() && shape.ports.is_empty() && known.numa_policy.is_none() {
+        return None;
+    }
+    let away = relations::kept_apart(room, pod);
+    room.with_candidates(known.shape, queue, |room, candidates| {
+        let mut refusals: BTreeMap<Refusal, usize> = BTreeMap::new();
+        for position in (0..room.nodes.len()).filter(|position| candidates.fits(room, *position)) {
+            let labels = &room.nodes[position].labels;
+            let is_away = away.iter().any(|(key, value)| labels.get(key) == Some(value));
+            let refusal = relations::refusal(room, pod, position).or(is_away.then_some(Refusal::KeptApart));
+            *refusals.entry(refusal?).or_default() += 1;
+        }
+        Some(refusals).filter(|refusals| !refusals.is_empty())
     })
 }
 

@@ -70,7 +70,6 @@ pub struct Policy {
     pub enqueues: bool,
     pub preempts: bool,
     pub reclaims: bool,
-    pub backfills: bool,
     pub order: Vec<Order>,
     pub sharing: Sharing,
     /// Gangs are let in up to so many thousandths of the cluster.
@@ -94,7 +93,6 @@ impl Default for Policy {
             enqueues: true,
             preempts: true,
             reclaims: true,
-            backfills: true,
             order: vec![Order::Priority, Order::Gang, Order::Drf],
             sharing: Sharing::Either,
             overcommit: Some(1200),
@@ -197,7 +195,6 @@ impl Policy {
             enqueues: false,
             preempts: false,
             reclaims: false,
-            backfills: false,
             order: Vec::new(),
             sharing: Sharing::Free,
             overcommit: None,
@@ -228,8 +225,8 @@ impl Reading {
             let policy = &mut self.policy;
             match action {
                 "enqueue" => policy.enqueues = true,
-                "allocate" => {}
-                "backfill" => policy.backfills = true,
+                // Pods that ask for nothing are always placed.
+                "allocate" | "backfill" => {}
                 "preempt" | "gangpreempt" => policy.preempts = true,
                 "reclaim" | "gangreclaim" => policy.reclaims = true,
                 "shuffle" => self.warn("actions".to_owned(), "shuffle: running pods are not moved"),

@@ -5,6 +5,7 @@ use super::amounts::{Amounts, PODS, UNLIMITED, add, get, take, wide};
 use super::objects::Queue;
 use super::policy::Sharing;
 use super::snapshot::Snapshot;
+use super::trial::Unit;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -227,7 +228,10 @@ impl<'a> Ledger<'a> {
     }
 
     /// What the queue may hold at most, and why not more.
-    fn bound(&self, number: usize, resource: usize) -> (i64, Bound) {
+    ///
+    /// A gang that is larger than its queue's fair share may run while the queue holds nothing else; otherwise it
+    /// could never run while others want something.
+    fn bound(&self, number: usize, resource: usize, freed: &[i64]) -> (i64, Bound) {
         let account = &self.accounts[number];
         let limit = account.limit[resource];
         let capability = account.queue.capability.get(&resource).copied().unwrap_or(UNLIMITED);
@@ -238,7 +242,8 @@ impl<'a> Ledger<'a> {
         let deserved = account.deserved[resource];
         // A queue that shares with nobody may have what there is.
         let is_alone = deserved >= get(&self.shared, resource);
-        if !is_alone && deserved < limit { (deserved, Bound::FairShare) } else { (limit, kind) }
+        let is_idle = get(&account.allocated, resource) <= get(freed, resource) && get(&account.held, resource) == 0;
+        if !is_alone && !is_idle && deserved < limit { (deserved, Bound::FairShare) } else { (limit, kind) }
     }
 
     /// Why the queue cannot take so much more (PROP-4, CAP-3); `freed` is what its own victims would give back.
@@ -246,7 +251,7 @@ impl<'a> Ledger<'a> {
         for number in self.line(queue) {
             let account = &self.accounts[number];
             for resource in self.resources.iter().copied().filter(|resource| get(more, *resource) > 0) {
-                let (limit, bound) = self.bound(number, resource);
+                let (limit, bound) = self.bound(number, resource, freed);
                 let (used, held) = (get(&account.allocated, resource), get(&account.held, resource));
                 let asked = get(more, resource);
                 if used.saturating_add(held).saturating_add(asked).saturating_sub(get(freed, resource)) > limit {
@@ -286,12 +291,13 @@ impl<'a> Ledger<'a> {
         self.resources.iter().copied().filter(counts).map(share).max().unwrap_or(0)
     }
 
-    /// Smaller goes first (Q-2, PROP-2, CAP-2, TIER-1).
-    pub fn rank(&self, number: usize) -> (Reverse<i64>, i64, bool, i64, Arc<str>) {
+    /// Smaller goes first (Q-2, PROP-2, CAP-2, TIER-1). Of equals the one whose gang waits longest, or a queue whose
+    /// gangs come and go would always be before one that has a large gang.
+    pub fn rank(&self, number: usize, oldest: i64) -> (Reverse<i64>, i64, bool, i64, i64, Arc<str>) {
         let account = &self.accounts[number];
         let is_last = self.is_capacity && account.queue.deserved.is_empty();
         let queue = account.queue;
-        (Reverse(queue.priority), self.share(number), is_last, queue.created, account.name.clone())
+        (Reverse(queue.priority), self.share(number), is_last, oldest, queue.created, account.name.clone())
     }
 
     /// Whether the queue may take back from others for a gang of this size (CAP-5; PROP-3 the other way round).
@@ -304,8 +310,11 @@ impl<'a> Ledger<'a> {
         self.resources.iter().any(stays) && self.shortage(queue, more, &[]).is_none()
     }
 
-    /// Whether a queue that has lost `lost` already may lose a pod that holds `held` (PROP-6, CAP-6).
-    pub fn may_lose(&self, queue: usize, held: &[i64], lost: &[i64], wanted: &[i64]) -> bool {
+    /// Whether a queue that has lost `lost` already may lose pods that hold `held` (PROP-6, CAP-6).
+    ///
+    /// The last whole gang of a queue stays, or a gang larger than the fair share would start again and again.
+    pub fn may_lose(&self, queue: usize, unit: &Unit, lost: &[i64], wanted: &[i64]) -> bool {
+        let held = &unit.held;
         let account = &self.accounts[queue];
         let uses = |resource: &usize| *resource != PODS && get(held, *resource) > 0;
         let shares = |resource: &usize| uses(resource) && get(wanted, *resource) > 0;
@@ -314,8 +323,11 @@ impl<'a> Ledger<'a> {
         let is_over = |resource: &usize| left(*resource) > get(&account.deserved, *resource);
         let keeps = |resource: usize| left(resource) - get(held, resource) >= get(&account.queue.guarantee, resource);
         let all = || self.resources.iter();
+        let empties = |resource: &usize| shares(resource) && left(*resource) - get(held, *resource) <= 0;
+        let is_last = unit.is_core && all().any(empties);
         let is_unclaimed = self.is_capacity && !all().any(|resource| uses(resource) && is_declared(resource));
         account.queue.is_reclaimable
+            && (!is_last || is_unclaimed)
             && all().any(shares)
             && all().filter(|resource| shares(resource)).all(|resource| keeps(*resource))
             && (is_unclaimed || all().any(|resource| shares(resource) && is_over(resource)))

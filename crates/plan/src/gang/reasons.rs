@@ -6,7 +6,6 @@ use super::fit::{self, Refusal};
 use super::hint;
 use super::objects::{Gang, PodId, State};
 use super::queues::Shortage;
-use super::relations;
 use super::round::Round;
 use super::trial::Unit;
 use super::why::{Holder, Holders, SHOWN_MAX, WaitingOn};
@@ -27,8 +26,10 @@ struct Supply {
     nodes: usize,
     free: Amounts,
     total: Amounts,
-    largest_free: Amounts,
     largest_total: Amounts,
+    /// How many pods of the shape fit, now and on empty nodes.
+    places: usize,
+    places_ever: usize,
 }
 
 impl Round<'_> {
@@ -65,6 +66,9 @@ impl Round<'_> {
             Blocked::Queue(shortage) => self.queue_reason(shortage),
             Blocked::Domains(tried) => self.domain_reason(at, *tried),
             Blocked::Node(pod) => self.node_reason(at, *pod),
+            Blocked::Beside(pod, refusals) => {
+                WaitingOn::Neighbours { pods: self.missing_alike(at, *pod), refusals: worded(refusals) }
+            }
         }
     }
 
@@ -115,16 +119,22 @@ impl Round<'_> {
                 nodes: 0,
                 free: vec![0; room.width()],
                 total: vec![0; room.width()],
-                largest_free: vec![0; room.width()],
                 largest_total: vec![0; room.width()],
+                places: 0,
+                places_ever: 0,
+            };
+            let fit = |have: &[i64]| {
+                let times = candidates.need.iter().map(|(number, need)| have[*number].max(0) / need);
+                times.min().map_or(0, |times| usize::try_from(times).unwrap_or(0))
             };
             for position in (0..room.nodes.len()).filter(|position| candidates.refusal(*position).is_none()) {
                 supply.nodes += 1;
+                supply.places += fit(room.free(position));
+                supply.places_ever += fit(room.total(position));
                 for resource in 0..room.width() {
                     let (free, total) = (room.free(position)[resource].max(0), room.total(position)[resource]);
                     supply.free[resource] += free;
                     supply.total[resource] += total;
-                    supply.largest_free[resource] = supply.largest_free[resource].max(free);
                     supply.largest_total[resource] = supply.largest_total[resource].max(total);
                 }
             }
@@ -134,9 +144,6 @@ impl Round<'_> {
             let hint = hint::selector(snapshot, shape);
             let nodes = self.room.nodes.len();
             return WaitingOn::Nodes { pod: known.key.to_string(), nodes, refusals: worded(&refusals), hint };
-        }
-        if let Some(on) = self.neighbours(at, pod) {
-            return on;
         }
         let alike = self.missing_alike(at, pod);
         self.room_reason(&shape.request, alike, &supply)
@@ -185,40 +192,15 @@ impl Round<'_> {
                 when: None,
             };
         }
-        let tightest = asked.iter().copied().find(|r| get(request, *r) > supply.largest_free[*r]);
-        let resource = tightest.or_else(|| asked.first().copied()).unwrap_or(PODS);
-        WaitingOn::Fragments {
-            resource: names.name(resource).to_owned(),
-            pods,
-            each: names.show(resource, get(request, resource)),
-            free: names.show(resource, supply.free[resource]),
-            largest: names.show(resource, supply.largest_free[resource]),
-            holders: self.holders(resource, None),
+        let resource = asked.first().copied().unwrap_or(PODS);
+        let name = names.name(resource).to_owned();
+        let each = names.show(resource, get(request, resource));
+        if supply.places_ever < pods {
+            return WaitingOn::TooFewPlaces { resource: name, pods, each, places: supply.places_ever };
         }
-    }
-
-    /// If some node has the room and only pods that are there keep this one away.
-    fn neighbours(&mut self, at: usize, pod: PodId) -> Option<WaitingOn> {
-        let snapshot = self.snapshot;
-        let known = &snapshot.pods[pod];
-        if snapshot.shapes[known.shape].is_related() {
-            self.room.ensure_view(known.shape);
-        }
-        let queue = node_groups(&self.ledger, &self.room, self.asks[at].queue);
-        let away = relations::kept_apart(&self.room, pod);
-        let refusals = self.room.with_candidates(known.shape, queue, |room, candidates| {
-            let mut refusals: BTreeMap<Refusal, usize> = BTreeMap::new();
-            for position in (0..room.nodes.len()).filter(|position| candidates.fits(room, *position)) {
-                let labels = &room.nodes[position].labels;
-                let is_away = away.iter().any(|(key, value)| labels.get(key) == Some(value));
-                let refusal = relations::refusal(room, pod, position).or(is_away.then_some(Refusal::KeptApart));
-                *refusals.entry(refusal?).or_default() += 1;
-            }
-            Some(refusals)
-        });
-        let refusals = refusals.filter(|refusals| !refusals.is_empty())?;
-        let pods = self.missing_alike(at, pod);
-        Some(WaitingOn::Neighbours { pods, refusals: worded(&refusals) })
+        let free = names.show(resource, supply.free[resource]);
+        let holders = self.holders(resource, None);
+        WaitingOn::Fragments { resource: name, pods, each, free, places: supply.places, holders }
     }
 
     /// Who holds most of a resource, in all or in one queue; looked up once per round.

@@ -128,10 +128,10 @@ impl View {
             let count = node.get(&term.key).map_or(0, |value| self.counted(first + index, value));
             score += weights.pod_affinity * weight * count.min(100) * FULL / 100;
         }
-        for (index, spread) in shape.spread.iter().enumerate() {
+        for (index, spread) in shape.spread.iter().enumerate().filter(|(_, spread)| !spread.is_hard) {
             let at = first + shape.leanings.len() + index;
-            let count = node.get(&spread.term.key).map_or(100, |value| self.counted(at, value));
-            score -= weights.spread * count.min(100) * FULL / 100;
+            let count = node.get(&spread.term.key).map_or(10, |value| self.counted(at, value));
+            score -= weights.spread * count.min(10) * FULL / 4;
         }
         score
     }

@@ -204,16 +204,14 @@ fn event(gang: &Gang, group: &Group, condition: &Value, news: &News) -> Event {
 
 fn tell_pods(snapshot: &Snapshot, placement: &Placement, report: &mut Report) {
     let bound: BTreeSet<&Key> = placement.bind.iter().map(|bind| &bind.pod.key).collect();
-    let nominated: BTreeMap<&Key, &str> =
-        placement.nominate.iter().map(|bind| (&bind.pod.key, &*bind.node)).collect();
+    let nominated: BTreeMap<&Key, &str> = placement.nominate.iter().map(|bind| (&bind.pod.key, &*bind.node)).collect();
     let mut room = Room::new(snapshot);
     let mut known: BTreeMap<u32, (String, Option<String>)> = BTreeMap::new();
     let mut told = 0;
     for (key, waiting) in &placement.waiting {
         let Some(gang) = snapshot.gangs.find(key).map(|gang| &snapshot.gangs[gang]) else { continue };
-        let is_left = |pod: &&PodId| {
-            snapshot.pods[**pod].state == State::Pending && !bound.contains(&snapshot.pods[**pod].key)
-        };
+        let is_left =
+            |pod: &&PodId| snapshot.pods[**pod].state == State::Pending && !bound.contains(&snapshot.pods[**pod].key);
         for pod in gang.members.iter().filter(is_left).map(|pod| &snapshot.pods[*pod]) {
             let (nodes, fitting) =
                 known.entry(pod.shape).or_insert_with(|| nodes_for(snapshot, &mut room, pod.shape)).clone();
@@ -254,7 +252,8 @@ fn nodes_for(snapshot: &Snapshot, room: &mut Room, shape: u32) -> (String, Optio
             }
             let free = room.free(position);
             let asked = |number: usize| candidates.need.iter().find(|(known, _)| *known == number).map_or(0, |n| n.1);
-            let short: Vec<usize> = names.iter().copied().filter(|number| asked(*number) > free[*number].max(0)).collect();
+            let short: Vec<usize> =
+                names.iter().copied().filter(|number| asked(*number) > free[*number].max(0)).collect();
             if short.is_empty() {
                 fitting.get_or_insert(position);
             }
@@ -283,7 +282,8 @@ impl PodNote {
             return None;
         }
         let since = known.filter(|at| text(&conditions[*at], "status") == "False");
-        let since = since.map_or_else(|| time::seconds(now), |at| text(&conditions[at], "lastTransitionTime").to_owned());
+        let since =
+            since.map_or_else(|| time::seconds(now), |at| text(&conditions[at], "lastTransitionTime").to_owned());
         let condition = json!({"type": "PodScheduled", "status": "False", "reason": self.reason,
             "message": self.message, "lastProbeTime": null, "lastTransitionTime": since});
         match known {

@@ -1,6 +1,7 @@
 //! One round: gangs are let in, take their turns queue by queue, and what is left over hears why.
 
-use super::amounts::{Amounts, add, get};
+use super::admission::{Door, outstanding};
+use super::amounts::{Amounts, add, take};
 use super::ask::Ask;
 use super::attempt::{Blocked, Scope, Terms, attempt, node_groups, pick_for};
 use super::objects::{GangId, Key, Phase, PodId};
@@ -47,6 +48,7 @@ pub struct Round<'a> {
     pub reservations: Vec<Reservation>,
     lines: BTreeMap<usize, BTreeSet<Rank>>,
     pub claimed: BTreeSet<PodId>,
+    pub door: Door,
     tried: BTreeMap<usize, usize>,
     searches: usize,
     /// Queues in which the rest is kept for a gang.
@@ -71,6 +73,7 @@ impl<'a> Round<'a> {
             reservations: Vec::new(),
             lines: BTreeMap::new(),
             claimed: BTreeSet::new(),
+            door: Door::default(),
             tried: BTreeMap::new(),
             searches: SEARCHES_MAX,
             kept: BTreeMap::new(),
@@ -105,14 +108,11 @@ impl<'a> Round<'a> {
         self.ledger.enter(number, |account| &mut account.allocated, &gang.allocated);
         self.ledger.enter(number, |account| &mut account.request, &gang.allocated);
         let least = group.resources_min.as_deref().unwrap_or_default();
-        let rest = |a: &[i64], b: &[i64]| -> Amounts {
-            a.iter().enumerate().map(|(number, amount)| (amount - get(b, number)).max(0)).collect()
-        };
         if matches!(group.phase, Phase::Inqueue | Phase::Running) {
-            self.ledger.enter(number, |account| &mut account.inqueue, &rest(least, &gang.allocated));
+            self.ledger.enter(number, |account| &mut account.inqueue, &outstanding(least, &gang.allocated));
         }
         if group.resources_min.is_some() {
-            self.ledger.enter(number, |account| &mut account.elastic, &rest(&gang.allocated, least));
+            self.ledger.enter(number, |account| &mut account.elastic, &outstanding(&gang.allocated, least));
         }
         if !waits {
             return;
@@ -128,13 +128,9 @@ impl<'a> Round<'a> {
     }
 
     pub fn run(mut self) -> Placement {
-        let admitted = self.admit();
-        for at in admitted {
-            match self.stand(at) {
-                Stand::Wait(on) => self.wait(at, on),
-                Stand::Go => self.line_up(at),
-                Stand::Rest => {}
-            }
+        self.open_door();
+        for at in 0..self.asks.len() {
+            self.line_up(at);
         }
         while let Some(at) = self.next() {
             self.turn(at);
@@ -148,7 +144,7 @@ impl<'a> Round<'a> {
         let part = |order: &Order| match order {
             Order::Priority => -ask.priority,
             Order::Gang => i64::from(ask.is_ready()),
-            Order::Drf => dominant(&self.ledger, &ask.gang.allocated),
+            Order::Drf => dominant(&self.ledger, &ask.held),
             Order::Sla => {
                 ask.group.patience.or(self.snapshot.policy.patience).map_or(i64::MAX, |p| p + ask.group.created)
             }
@@ -158,17 +154,6 @@ impl<'a> Round<'a> {
         (parts, ask.group.created, ask.group.uid.clone(), ask.gang.key.clone(), at)
     }
 
-    /// The gangs of all queues, each queue's in order, the queues in theirs.
-    pub fn in_order(&self) -> Vec<usize> {
-        let mut queues: Vec<usize> = (0..self.ledger.accounts.len()).collect();
-        queues.sort_by_cached_key(|queue| self.ledger.rank(*queue));
-        let places: BTreeMap<usize, usize> =
-            queues.into_iter().enumerate().map(|(place, queue)| (queue, place)).collect();
-        let mut order: Vec<usize> = (0..self.asks.len()).collect();
-        order.sort_by_cached_key(|at| (places[&self.asks[*at].queue], self.rank(*at)));
-        order
-    }
-
     fn line_up(&mut self, at: usize) {
         let rank = self.rank(at);
         self.lines.entry(self.asks[at].queue).or_default().insert(rank);
@@ -176,7 +161,9 @@ impl<'a> Round<'a> {
 
     /// The first gang of the first queue.
     fn next(&mut self) -> Option<usize> {
-        let queue = *self.lines.keys().min_by_key(|queue| self.ledger.rank(**queue))?;
+        let oldest = |line: &BTreeSet<Rank>| line.first().map_or(i64::MAX, |rank| rank.1);
+        let rank = |queue: usize, line: &BTreeSet<Rank>| self.ledger.rank(queue, oldest(line));
+        let queue = *self.lines.iter().min_by_key(|(queue, line)| rank(**queue, line))?.0;
         let line = self.lines.get_mut(&queue)?;
         let (_, _, _, _, at) = line.pop_first()?;
         if line.is_empty() {
@@ -193,6 +180,16 @@ impl<'a> Round<'a> {
     }
 
     fn turn(&mut self, at: usize) {
+        if !std::mem::replace(&mut self.asks[at].has_begun, true) {
+            if let Some(on) = self.admit(at) {
+                return self.wait(at, on);
+            }
+            match self.stand(at) {
+                Stand::Wait(on) => return self.wait(at, on),
+                Stand::Rest => return,
+                Stand::Go => {}
+            }
+        }
         let start = self.room.steps.len();
         if self.asks[at].is_ready() {
             return self.turn_for_more(at);
@@ -273,6 +270,13 @@ impl<'a> Round<'a> {
             placed.push((pod, position));
         }
         self.ledger.enter(ask.queue, |account| &mut account.allocated, &taken);
+        let least = ask.group.resources_min.as_deref().unwrap_or_default();
+        let mut served = outstanding(least, &ask.held);
+        add(&mut ask.held, &taken);
+        take(&mut served, &outstanding(least, &ask.held));
+        self.ledger.leave(ask.queue, |account| &mut account.inqueue, &served);
+        take(&mut self.door.promised, &served);
+        add(&mut self.door.used, &taken);
         ask.settle(self.snapshot, &placed);
         if let Some(domain) = domain {
             self.placement.domains.insert(ask.gang.key.clone(), domain);
@@ -515,7 +519,7 @@ impl<'a> Round<'a> {
         for at in 0..self.asks.len() {
             let is_in =
                 !self.placement.waiting.get(&self.asks[at].gang.key).is_some_and(|waiting| is_outside(&waiting.on));
-            if self.asks[at].light.is_empty() || !is_in || !self.snapshot.policy.backfills {
+            if self.asks[at].light.is_empty() || !is_in {
                 continue;
             }
             let mut blocked = None;

@@ -173,7 +173,7 @@ fn within_shares(ledger: &Ledger, units: Vec<Unit>, wanted: &[i64]) -> Vec<Unit>
     let may_lose = |unit: &Unit| {
         let Some(queue) = unit.queue else { return false };
         let lost = lost.entry(queue).or_default();
-        let may = ledger.may_lose(queue, &unit.held, lost, wanted);
+        let may = ledger.may_lose(queue, unit, lost, wanted);
         if may {
             add(lost, &unit.held);
         }

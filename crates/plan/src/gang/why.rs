@@ -107,14 +107,21 @@ pub enum WaitingOn {
         holders: Holders,
         when: Option<Timestamp>,
     },
-    /// There is enough in all, but not enough on single nodes.
+    /// There is enough in all, but in too few places that are large enough for one pod.
     Fragments {
         resource: String,
         pods: usize,
         each: String,
         free: String,
-        largest: String,
+        places: usize,
         holders: Holders,
+    },
+    /// Even empty, the nodes have too few such places.
+    TooFewPlaces {
+        resource: String,
+        pods: usize,
+        each: String,
+        places: usize,
     },
     /// Pods that are there keep it away.
     Neighbours {
@@ -167,7 +174,7 @@ fn clock(time: Timestamp) -> impl fmt::Display {
 }
 
 fn about(when: Option<Timestamp>) -> String {
-    when.map(|when| format!(", until about {}", clock(when))).unwrap_or_default()
+    when.map(|when| format!(", by about {}", clock(when))).unwrap_or_default()
 }
 
 fn listed(parts: &[(String, usize)]) -> String {
@@ -247,10 +254,15 @@ impl fmt::Display for WaitingOn {
                 let when = when.map(|when| format!("; room by about {}", clock(when))).unwrap_or_default();
                 write!(out, "needs {asked} {resource} together, {free} free{}{when}", held(holders))
             }
-            WaitingOn::Fragments { resource, pods, each, free, largest, holders } => write!(
+            WaitingOn::Fragments { resource, pods, each, free, places, holders } => write!(
                 out,
-                "needs {pods} times {each} {resource} on one node each; {free} free, but at most {largest} on a node{}",
+                "needs {pods} places with {each} {resource} on one node, {places} free; {free} {resource} are free in \
+                 all{}",
                 held(holders)
+            ),
+            WaitingOn::TooFewPlaces { resource, pods, each, places } => write!(
+                out,
+                "needs {pods} places with {each} {resource} on one node, empty nodes have {places}; it can never run here"
             ),
             WaitingOn::Neighbours { pods, refusals } => {
                 write!(out, "{pods} pods have no place beside the pods that run: {}", listed(refusals))

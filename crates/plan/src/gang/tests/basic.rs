@@ -62,7 +62,7 @@ fn a_gang_of_higher_priority_evicts_exactly_enough() {
     assert_eq!(evicted(&placement), ["young-1", "young-0"]);
     world.apply(&placement);
     assert!(world.place().evict.is_empty());
-    assert_eq!(world.why("vip"), "starts when 2 pods that are ending have gone, until about 13:50 UTC");
+    assert_eq!(world.why("vip"), "starts when 2 pods that are ending have gone, by about 13:50 UTC");
     world.let_go();
     assert_eq!(world.step(), ["vip-0>b"]);
 }

@@ -60,7 +60,8 @@ fn gang() -> impl Strategy<Value = GangPlan> {
 }
 
 fn world_plan() -> impl Strategy<Value = WorldPlan> {
-    let queue = (1..4_i64, prop::option::weighted(0.15, 0..9_i64), select(vec![0, 0, 0, 0, 0, 0, 0, 0, 1, 2]), any::<bool>());
+    let queue =
+        (1..4_i64, prop::option::weighted(0.15, 0..9_i64), select(vec![0, 0, 0, 0, 0, 0, 0, 0, 1, 2]), any::<bool>());
     let gangs = |most| prop::collection::vec(gang(), 0..most);
     let nodes = prop::collection::vec(0..9_i64, 1..5);
     (nodes, prop::collection::vec(queue, 3), gangs(6), prop::collection::vec(any::<bool>(), 6), gangs(5))
@@ -87,7 +88,8 @@ fn add_gang(world: &mut World, name: &str, plan: &GangPlan) {
     }
     if plan.apart {
         let term = json!({"labelSelector": {"matchLabels": {"app": name}}, "topologyKey": "kubernetes.io/hostname"});
-        more["spec"]["affinity"] = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+        more["spec"]["affinity"] =
+            json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
     }
     for index in 0..plan.pods {
         world.pod(&format!("{name}-w-{index}"), name, plan.gpus, more.clone());
@@ -150,9 +152,8 @@ fn is_on_node(pod: &Value) -> bool {
 /// Pods of a gang on nodes that are not on their way out, by task.
 fn standing(world: &World, gang: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
-    let is_in = |pod: &&Value| {
-        gang_of(pod) == gang && is_on_node(pod) && pod["metadata"]["deletionTimestamp"].is_null()
-    };
+    let is_in =
+        |pod: &&Value| gang_of(pod) == gang && is_on_node(pod) && pod["metadata"]["deletionTimestamp"].is_null();
     for pod in world.pods.values().filter(is_in) {
         let task = pod["metadata"]["annotations"]["volcano.sh/task-spec"].as_str().unwrap_or("");
         *counts.entry(task.to_owned()).or_default() += 1;
@@ -207,7 +208,8 @@ fn queues_keep_their_bounds(plan: &WorldPlan, after: &World, placement: &Placeme
         let is_in = |pod: &&Value| is_on_node(pod) && after.groups[gang_of(pod)]["spec"]["queue"] == QUEUES[at];
         let used: i64 = after.pods.values().filter(is_in).map(amount).sum();
         let gains = placement.bind.iter().any(|bind| {
-            after.groups[&*bind.gang.name]["spec"]["queue"] == QUEUES[at] && amount(&after.pods[&*bind.pod.key.name]) > 0
+            after.groups[&*bind.gang.name]["spec"]["queue"] == QUEUES[at]
+                && amount(&after.pods[&*bind.pod.key.name]) > 0
         });
         if gains && gaining.contains(QUEUES[at]) {
             prop_assert!(capability.is_none_or(|most| used <= most), "{} is above its capability", QUEUES[at]);
@@ -247,7 +249,11 @@ fn evictions_are_needed(before: &World, placement: &Placement) -> Result<(), Tes
     let gang = for_whom.into_iter().next().unwrap();
     let runs_without = |names: &BTreeSet<String>| {
         let mut world = before.clone();
-        world.apply(&Placement { bind: placement.bind.clone(), admit: placement.admit.clone(), ..Placement::default() });
+        world.apply(&Placement {
+            bind: placement.bind.clone(),
+            admit: placement.admit.clone(),
+            ..Placement::default()
+        });
         names.iter().for_each(|name| world.remove(name));
         world.snapshot.policy.preempts = false;
         world.snapshot.policy.reclaims = false;
@@ -257,8 +263,12 @@ fn evictions_are_needed(before: &World, placement: &Placement) -> Result<(), Tes
     prop_assert!(runs_without(&all), "{} does not run when its victims have gone", gang);
     let victims: BTreeSet<&str> = placement.evict.iter().map(|evict| &*evict.gang.name).collect();
     for victim in victims {
-        let kept: BTreeSet<String> =
-            placement.evict.iter().filter(|evict| &*evict.gang.name != victim).map(|evict| evict.pod.key.name.to_string()).collect();
+        let kept: BTreeSet<String> = placement
+            .evict
+            .iter()
+            .filter(|evict| &*evict.gang.name != victim)
+            .map(|evict| evict.pod.key.name.to_string())
+            .collect();
         prop_assert!(!runs_without(&kept), "{} need not have gone for {}", victim, gang);
     }
     Ok(())
@@ -299,25 +309,4 @@ proptest! {
         let again = after.place();
         prop_assert!(again.bind.is_empty() && again.evict.is_empty() && again.admit.is_empty(), "{:?}", again);
     }
-}
-
-#[test]
-fn zz_stats() {
-    use proptest::strategy::ValueTree;
-    let mut runner = proptest::test_runner::TestRunner::deterministic();
-    let (mut binds, mut preempts, mut reclaims, mut waits) = (0, 0, 0, 0);
-    let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
-    for _ in 0..300 {
-        let plan = world_plan().new_tree(&mut runner).unwrap().current();
-        let placement = build(&plan).place();
-        binds += usize::from(!placement.bind.is_empty());
-        preempts += usize::from(placement.evict.iter().any(|e| e.cause == Cause::Preempt));
-        reclaims += usize::from(placement.evict.iter().any(|e| e.cause == Cause::Reclaim));
-        waits += usize::from(!placement.waiting.is_empty());
-        for w in placement.waiting.values() {
-            let name = format!("{:?}", w.on);
-            *kinds.entry(name.split([' ', '{']).next().unwrap().to_owned()).or_default() += 1;
-        }
-    }
-    panic!("binds {binds} preempts {preempts} reclaims {reclaims} waits {waits} {kinds:?}");
 }

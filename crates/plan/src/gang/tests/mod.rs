@@ -2,4 +2,8 @@
 
 mod world;
 mod basic;
+mod nodes;
+mod queue_cases;
+mod gang_cases;
 mod laws;
+mod oracle;
