@@ -5,7 +5,7 @@
 
 use super::amounts::{Amounts, add, get};
 use super::ask::Ask;
-use super::objects::Phase;
+use super::objects::Quota;
 use super::queues::Bound;
 use super::round::Round;
 use super::why::{Holders, WaitingOn};
@@ -25,15 +25,23 @@ pub fn outstanding(least: &[i64], held: &[i64]) -> Amounts {
 }
 
 impl Round<'_> {
+    /// What all nodes give already.
+    pub fn used(&self) -> Amounts {
+        let mut used = Amounts::new();
+        self.room.nodes.iter().for_each(|node| add(&mut used, &node.used));
+        used
+    }
+
+    /// Counts what is promised: nothing is kept any more for gangs that were refused.
     pub fn open_door(&mut self) {
-        self.room.nodes.iter().for_each(|node| add(&mut self.door.used, &node.used));
+        self.door.promised.clear();
         let top = self.ledger.accounts.iter().filter(|account| account.parent.is_none());
         top.for_each(|account| add(&mut self.door.promised, &account.inqueue));
     }
 
     /// Lets the gang in if it is not in yet; the reason if it must stay out.
     pub fn admit(&mut self, at: usize) -> Option<WaitingOn> {
-        if self.asks[at].group.phase != Phase::Pending {
+        if self.asks[at].is_in {
             return None;
         }
         let mut door = std::mem::take(&mut self.door);
@@ -44,6 +52,7 @@ impl Round<'_> {
             let least = ask.group.resources_min.as_deref().unwrap_or_default();
             self.ledger.enter(ask.queue, |account| &mut account.inqueue, &outstanding(least, &ask.held));
             self.placement.admit.push(ask.gang.key.clone());
+            self.asks[at].is_in = true;
         }
         refusal
     }
@@ -141,9 +150,9 @@ impl Round<'_> {
             return None;
         }
         let names = &self.snapshot.names;
-        let of_it = |quota: &super::objects::Quota| *quota.namespace == *ask.gang.key.namespace;
+        let of_it = |quota: &Quota| *quota.namespace == *ask.gang.key.namespace;
+        let mut taken = Vec::new();
         for (key, quota) in self.snapshot.quotas.iter().filter(|(_, quota)| of_it(quota)) {
-            let taken = door.quotas.entry(key.clone()).or_default();
             for resource in self.ledger.resources().iter().copied().filter(|resource| get(least, *resource) > 0) {
                 let name = names.name(resource);
                 // A quota's numbers are in thousandths whatever the resource.
@@ -151,7 +160,7 @@ impl Round<'_> {
                 let asked = get(least, resource).saturating_mul(unit);
                 for counted in [name.to_owned(), format!("requests.{name}")] {
                     let Some(hard) = quota.hard.get(&counted) else { continue };
-                    let before = taken.get(&counted).copied().unwrap_or(0);
+                    let before = door.quotas.get(key).and_then(|taken| taken.get(&counted)).copied().unwrap_or(0);
                     let left = hard - quota.used.get(&counted).copied().unwrap_or(0) - before;
                     if asked > left {
                         return Some(WaitingOn::NamespaceQuota {
@@ -161,9 +170,12 @@ impl Round<'_> {
                             left: names.show(resource, (left / unit).max(0)),
                         });
                     }
-                    *taken.entry(counted).or_default() += asked;
+                    taken.push((key.clone(), counted, asked));
                 }
             }
+        }
+        for (key, counted, asked) in taken {
+            *door.quotas.entry(key).or_default().entry(counted).or_default() += asked;
         }
         None
     }

@@ -1,7 +1,7 @@
 //! A gang that wants to be placed: which of its pods wait, which count already, and when it has enough (GANG-1 to 5).
 
 use super::amounts::{Amounts, add};
-use super::objects::{Gang, GangId, Group, PodId, ShapeId, State};
+use super::objects::{Gang, GangId, Group, Phase, PodId, ShapeId, State};
 use super::room::Room;
 use super::snapshot::Snapshot;
 use std::cmp::Reverse;
@@ -37,7 +37,8 @@ pub struct Ask<'a> {
     pub placed: Vec<usize>,
     /// What its pods hold, with what it is given in this round.
     pub held: Amounts,
-    /// It has had a turn.
+    /// It has been let in; it has had a turn in this pass.
+    pub is_in: bool,
     pub has_begun: bool,
     /// Per pod of a divided gang.
     pub sub_group_of: BTreeMap<PodId, SubGroup>,
@@ -116,6 +117,7 @@ impl<'a> Ask<'a> {
             gated: 0,
             placed: Vec::new(),
             held: gang.allocated.clone(),
+            is_in: group.phase != Phase::Pending,
             has_begun: false,
             sub_group_of: BTreeMap::new(),
         };

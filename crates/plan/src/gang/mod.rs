@@ -30,6 +30,7 @@ mod hint;
 mod reasons;
 mod admission;
 mod round;
+mod blocked;
 pub mod report;
 
 #[cfg(test)]

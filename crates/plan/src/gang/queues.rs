@@ -231,7 +231,7 @@ impl<'a> Ledger<'a> {
     ///
     /// A gang that is larger than its queue's fair share may run while the queue holds nothing else; otherwise it
     /// could never run while others want something.
-    fn bound(&self, number: usize, resource: usize, freed: &[i64]) -> (i64, Bound) {
+    fn bound(&self, number: usize, resource: usize, freed: &[i64], may_exceed: bool) -> (i64, Bound) {
         let account = &self.accounts[number];
         let limit = account.limit[resource];
         let capability = account.queue.capability.get(&resource).copied().unwrap_or(UNLIMITED);
@@ -243,15 +243,24 @@ impl<'a> Ledger<'a> {
         // A queue that shares with nobody may have what there is.
         let is_alone = deserved >= get(&self.shared, resource);
         let is_idle = get(&account.allocated, resource) <= get(freed, resource) && get(&account.held, resource) == 0;
-        if !is_alone && !is_idle && deserved < limit { (deserved, Bound::FairShare) } else { (limit, kind) }
+        if !is_alone && !(is_idle && may_exceed) && deserved < limit { (deserved, Bound::FairShare) } else { (limit, kind) }
     }
 
     /// Why the queue cannot take so much more (PROP-4, CAP-3); `freed` is what its own victims would give back.
     pub fn shortage(&self, queue: usize, more: &[i64], freed: &[i64]) -> Option<Shortage> {
+        self.shortage_of(queue, more, freed, true)
+    }
+
+    /// The same for what is not a gang's minimum: it never goes beyond the fair share.
+    pub fn shortage_for_more(&self, queue: usize, more: &[i64]) -> Option<Shortage> {
+        self.shortage_of(queue, more, &[], false)
+    }
+
+    fn shortage_of(&self, queue: usize, more: &[i64], freed: &[i64], may_exceed: bool) -> Option<Shortage> {
         for number in self.line(queue) {
             let account = &self.accounts[number];
             for resource in self.resources.iter().copied().filter(|resource| get(more, *resource) > 0) {
-                let (limit, bound) = self.bound(number, resource, freed);
+                let (limit, bound) = self.bound(number, resource, freed, may_exceed);
                 let (used, held) = (get(&account.allocated, resource), get(&account.held, resource));
                 let asked = get(more, resource);
                 if used.saturating_add(held).saturating_add(asked).saturating_sub(get(freed, resource)) > limit {
@@ -307,7 +316,7 @@ impl<'a> Ledger<'a> {
             let after = get(&account.allocated, *resource).saturating_add(get(more, *resource));
             *resource != PODS && get(more, *resource) > 0 && after <= get(&account.deserved, *resource)
         };
-        self.resources.iter().any(stays) && self.shortage(queue, more, &[]).is_none()
+        self.resources.iter().any(stays) && self.shortage_for_more(queue, more).is_none()
     }
 
     /// Whether a queue that has lost `lost` already may lose pods that hold `held` (PROP-6, CAP-6).

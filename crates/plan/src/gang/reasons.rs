@@ -2,15 +2,18 @@
 
 use super::amounts::{Amounts, PODS, get};
 use super::attempt::{Blocked, free_in, node_groups};
+use super::candidates::Candidates;
 use super::fit::{self, Refusal};
 use super::hint;
-use super::objects::{Gang, PodId, State};
+use super::objects::{Gang, GangId, PodId, ShapeId, State};
 use super::queues::Shortage;
+use super::room::Room;
 use super::round::Round;
 use super::trial::Unit;
 use super::why::{Holder, Holders, SHOWN_MAX, WaitingOn};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// Whether a gang takes its turn.
 #[derive(Debug)]
@@ -22,7 +25,8 @@ pub enum Stand {
 }
 
 /// What nodes that suit a shape have.
-struct Supply {
+#[derive(Debug)]
+pub struct Supply {
     nodes: usize,
     free: Amounts,
     total: Amounts,
@@ -30,6 +34,7 @@ struct Supply {
     /// How many pods of the shape fit, now and on empty nodes.
     places: usize,
     places_ever: usize,
+    refusals: BTreeMap<Refusal, usize>,
 }
 
 impl Round<'_> {
@@ -113,40 +118,27 @@ impl Round<'_> {
         let snapshot = self.snapshot;
         let known = &snapshot.pods[pod];
         let shape = &snapshot.shapes[known.shape];
-        let queue = node_groups(&self.ledger, &self.room, self.asks[at].queue);
-        let (supply, refusals) = self.room.with_candidates(known.shape, queue, |room, candidates| {
-            let mut supply = Supply {
-                nodes: 0,
-                free: vec![0; room.width()],
-                total: vec![0; room.width()],
-                largest_total: vec![0; room.width()],
-                places: 0,
-                places_ever: 0,
-            };
-            let fit = |have: &[i64]| {
-                let times = candidates.need.iter().map(|(number, need)| have[*number].max(0) / need);
-                times.min().map_or(0, |times| usize::try_from(times).unwrap_or(0))
-            };
-            for position in (0..room.nodes.len()).filter(|position| candidates.refusal(*position).is_none()) {
-                supply.nodes += 1;
-                supply.places += fit(room.free(position));
-                supply.places_ever += fit(room.total(position));
-                for resource in 0..room.width() {
-                    let (free, total) = (room.free(position)[resource].max(0), room.total(position)[resource]);
-                    supply.free[resource] += free;
-                    supply.total[resource] += total;
-                    supply.largest_total[resource] = supply.largest_total[resource].max(total);
-                }
-            }
-            (supply, candidates.refusals())
-        });
+        let supply = self.supply(known.shape, self.asks[at].queue);
         if supply.nodes == 0 {
             let hint = hint::selector(snapshot, shape);
-            let nodes = self.room.nodes.len();
-            return WaitingOn::Nodes { pod: known.key.to_string(), nodes, refusals: worded(&refusals), hint };
+            let (nodes, refusals) = (self.room.nodes.len(), worded(&supply.refusals));
+            return WaitingOn::Nodes { pod: known.key.to_string(), nodes, refusals, hint };
         }
         let alike = self.missing_alike(at, pod);
         self.room_reason(&shape.request, alike, &supply)
+    }
+
+    /// Counted once while nothing changes: many gangs that wait have the same shape.
+    fn supply(&mut self, shape: ShapeId, queue: usize) -> Rc<Supply> {
+        let generation = self.generation;
+        let known = self.supplies.get(&(shape, queue)).filter(|(counted, _)| *counted == generation);
+        if let Some((_, supply)) = known {
+            return supply.clone();
+        }
+        let groups = node_groups(&self.ledger, &self.room, queue);
+        let supply = Rc::new(self.room.with_candidates(shape, groups, |room, candidates| count(room, candidates)));
+        self.supplies.insert((shape, queue), (generation, supply.clone()));
+        supply
     }
 
     /// How many pods of this shape are missing to the minimum, or one if the minimum is there.
@@ -234,12 +226,42 @@ impl Round<'_> {
     /// When the gang will have ended, if that is known: by its own word, or when the last deadline of its pods is over.
     fn ends(&self, gang: &Gang) -> Option<i64> {
         let pods = || gang.members.iter().map(|pod| &self.snapshot.pods[*pod]).filter(|pod| pod.state.holds());
-        let started = pods().filter_map(|pod| pod.started).max();
+        let started = pods().map(|pod| pod.started.unwrap_or(self.now)).max().or(Some(self.now));
         let estimate = gang.group.as_ref().and_then(|group| group.estimate);
         let promised = started.zip(estimate).map(|(started, estimate)| (started + estimate).max(self.now));
         let deadlines: Option<Vec<i64>> = pods().map(|pod| pod.until).collect();
         promised.or_else(|| deadlines.and_then(|deadlines| deadlines.into_iter().max()))
     }
+}
+
+fn count(room: &Room, candidates: &Candidates) -> Supply {
+    let nothing = || vec![0; room.width()];
+    let refusals = candidates.refusals();
+    let mut supply = Supply {
+        nodes: 0,
+        free: nothing(),
+        total: nothing(),
+        largest_total: nothing(),
+        places: 0,
+        places_ever: 0,
+        refusals,
+    };
+    let fit = |have: &[i64]| {
+        let times = candidates.need.iter().map(|(number, need)| have[*number].max(0) / need);
+        times.min().map_or(0, |times| usize::try_from(times).unwrap_or(0))
+    };
+    for position in (0..room.nodes.len()).filter(|position| candidates.refusal(*position).is_none()) {
+        supply.nodes += 1;
+        supply.places += fit(room.free(position));
+        supply.places_ever += fit(room.total(position));
+        for resource in 0..room.width() {
+            let (free, total) = (room.free(position)[resource].max(0), room.total(position)[resource]);
+            supply.free[resource] += free;
+            supply.total[resource] += total;
+            supply.largest_total[resource] = supply.largest_total[resource].max(total);
+        }
+    }
+    supply
 }
 
 fn worded(refusals: &BTreeMap<Refusal, usize>) -> Vec<(String, usize)> {
@@ -260,15 +282,23 @@ pub fn ending_units(round: &Round) -> Vec<Unit> {
         until,
         is_leaving: false,
     };
+    let mut put: BTreeMap<GangId, Vec<PodId>> = BTreeMap::new();
+    for pod in round.room.put_pods() {
+        put.entry(snapshot.pods[pod].gang.unwrap_or(GangId::MAX)).or_default().push(pod);
+    }
     let mut found = Vec::new();
-    for (_, gang) in snapshot.gangs.iter().filter(|(_, gang)| !gang.allocated.is_empty()) {
+    for (id, gang) in snapshot.gangs.iter() {
+        let new = put.remove(&id).unwrap_or_default();
+        if gang.allocated.is_empty() && new.is_empty() {
+            continue;
+        }
         let holds = |pod: &&PodId| {
             matches!(snapshot.pods[**pod].state, State::Bound | State::Running) && !round.claimed.contains(pod)
         };
-        let pods: Vec<PodId> = gang.members.iter().filter(holds).copied().collect();
+        let pods: Vec<PodId> = gang.members.iter().filter(holds).copied().chain(new).collect();
         if !pods.is_empty() {
             let ends = round.ends(gang);
-            let started = pods.iter().filter_map(|pod| snapshot.pods[*pod].started).min().unwrap_or(i64::MAX);
+            let started = pods.iter().filter_map(|pod| snapshot.pods[*pod].started).min().unwrap_or(round.now);
             found.push(((ends.is_none(), ends, started, &gang.key), unit(pods, ends)));
         }
     }

@@ -185,7 +185,8 @@ pub fn kept_apart(room: &Room, pod: PodId) -> BTreeSet<(String, String)> {
         }
     }
     for (position, pods) in &room.put_at {
-        pods.iter().for_each(|other| add(*other, *position as usize));
+        let standing = pods.iter().filter(|other| !room.gone.contains(other));
+        standing.for_each(|other| add(*other, *position as usize));
     }
     away
 }

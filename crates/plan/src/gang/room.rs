@@ -48,6 +48,7 @@ pub struct Room<'a> {
     candidates: BTreeMap<(ShapeId, u32), Candidates>,
     pub views: BTreeMap<ShapeId, View>,
     pub put_at: BTreeMap<u32, Vec<PodId>>,
+    put_of: BTreeMap<PodId, u32>,
     /// How many of those keep others apart from them.
     pub put_apart: usize,
     pub gone: BTreeSet<PodId>,
@@ -55,6 +56,8 @@ pub struct Room<'a> {
 }
 
 const NOWHERE: u32 = u32::MAX;
+/// Each list of candidates takes some 40 bytes per node; beyond so many they are made anew.
+const CANDIDATES_MAX: usize = 128;
 
 impl<'a> Room<'a> {
     /// What is free now.
@@ -81,6 +84,7 @@ impl<'a> Room<'a> {
             candidates: BTreeMap::new(),
             views: BTreeMap::new(),
             put_at: BTreeMap::new(),
+            put_of: BTreeMap::new(),
             put_apart: 0,
             gone: BTreeSet::new(),
             is_without_ours,
@@ -140,10 +144,20 @@ impl<'a> Room<'a> {
         self.steps.push(Step::Put(pod, position as u32));
     }
 
+    /// Where the pod is, or was put in this room.
+    pub fn position_of(&self, pod: PodId) -> Option<usize> {
+        let put = self.put_of.get(&pod).map(|position| *position as usize);
+        put.or_else(|| self.snapshot.pods[pod].node.and_then(|node| self.position(node)))
+    }
+
+    /// Pods that were put in this room.
+    pub fn put_pods(&self) -> impl Iterator<Item = PodId> {
+        self.put_of.keys().copied()
+    }
+
     /// Takes a pod off its node; nothing if its node is not here.
     pub fn remove(&mut self, pod: PodId) {
-        let position = self.snapshot.pods[pod].node.and_then(|node| self.position(node));
-        if let Some(position) = position.filter(|_| !self.gone.contains(&pod)) {
+        if let Some(position) = self.position_of(pod).filter(|_| !self.gone.contains(&pod)) {
             self.apply(Step::Remove(pod, position as u32), 1);
             self.steps.push(Step::Remove(pod, position as u32));
         }
@@ -158,8 +172,14 @@ impl<'a> Room<'a> {
         let shape = &snapshot.shapes[snapshot.pods[pod].shape];
         self.change(position, &shape.request, if is_put { -sign } else { sign });
         match (is_put, sign > 0) {
-            (true, true) => self.put_at.entry(position).or_default().push(pod),
-            (true, false) => drop(self.put_at.get_mut(&position).and_then(Vec::pop)),
+            (true, true) => {
+                self.put_at.entry(position).or_default().push(pod);
+                self.put_of.insert(pod, position);
+            }
+            (true, false) => {
+                self.put_at.get_mut(&position).and_then(Vec::pop);
+                self.put_of.remove(&pod);
+            }
             (false, true) => drop(self.gone.insert(pod)),
             (false, false) => drop(self.gone.remove(&pod)),
         }
@@ -198,6 +218,9 @@ impl<'a> Room<'a> {
         let mut candidates =
             made.unwrap_or_else(|| Candidates::new(self, &self.snapshot.shapes[shape], queue.map(|(_, queue)| queue)));
         let answer = ask(self, &mut candidates);
+        if self.candidates.len() >= CANDIDATES_MAX {
+            self.candidates.clear();
+        }
         self.candidates.insert(key, candidates);
         answer
     }
@@ -217,8 +240,8 @@ impl<'a> Room<'a> {
             let known = &self.snapshot.pods[*pod];
             known.state.holds() && !self.gone.contains(pod) && !(self.is_without_ours && known.is_ours)
         };
-        let put = self.put_at.iter().flat_map(|(at, pods)| pods.iter().map(|pod| (*pod, *at as usize)));
-        on_nodes.filter(move |(pod, _)| stays(pod)).chain(put)
+        let put = self.put_of.iter().map(|(pod, at)| (*pod, *at as usize));
+        on_nodes.filter(move |(pod, _)| stays(pod)).chain(put.filter(|(pod, _)| !self.gone.contains(pod)))
     }
 
     /// Pods on one node, as things stand in this room.
@@ -228,7 +251,7 @@ impl<'a> Room<'a> {
             known.state.holds() && !self.gone.contains(pod) && !(self.is_without_ours && known.is_ours)
         };
         let put = self.put_at.get(&(position as u32)).into_iter().flatten();
-        self.nodes[position].pods.iter().filter(stays).chain(put).copied()
+        self.nodes[position].pods.iter().filter(stays).chain(put.filter(|pod| !self.gone.contains(pod))).copied()
     }
 
     /// Pods that are on their way out.

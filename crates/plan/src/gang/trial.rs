@@ -82,7 +82,7 @@ pub fn needed<'a>(
     if fits_without(room, units, &chosen, queue, fits) {
         let used: BTreeSet<u32> = puts(room, start).into_iter().map(|(_, position)| position).collect();
         let helps = |unit: &Unit| {
-            let position = |pod: &PodId| room.snapshot.pods[*pod].node.and_then(|node| room.position(node));
+            let position = |pod: &PodId| room.position_of(*pod);
             unit.is_leaving
                 || unit.queue == Some(queue)
                 || unit.pods.iter().filter_map(position).any(|at| used.contains(&(at as u32)))
