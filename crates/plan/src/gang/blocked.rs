@@ -181,8 +181,8 @@ impl<'a> Round<'a> {
     fn may_evict(&self, at: usize, cause: Cause, is_leaving: bool) -> bool {
         let (policy, ask) = (&self.snapshot.policy, &self.asks[at]);
         let is_allowed = match cause {
-            Cause::Preempt => policy.preempts,
-            Cause::Reclaim => policy.reclaims && self.ledger.may_reclaim(ask.queue, &ask.missing(self.snapshot).1),
+            Cause::Preempt => policy.preempts && !self.stalled.contains(&ask.queue),
+            Cause::Reclaim => policy.reclaims && self.stalled.is_empty() && self.ledger.may_reclaim(ask.queue, &ask.missing(self.snapshot).1),
         };
         let is_willing = ask.pods.iter().any(|pod| !self.snapshot.pods[*pod].never_preempts);
         // ACT-7: what it was given room for by evictions is still on its way.
@@ -208,11 +208,16 @@ impl<'a> Round<'a> {
                     names.insert(self.evict(*pod, cause, &gang));
                 }
             }
-            if let Some(queue) = unit.queue.filter(|_| cause == Some(Cause::Reclaim)) {
-                self.ledger.leave(queue, |account| &mut account.allocated, &unit.held);
+            if let Some(queue) = unit.queue.filter(|_| cause.is_some()) {
+                self.ledger.enter(queue, |account| &mut account.leaving, &unit.held);
                 self.lost.push((queue, unit.held.clone()));
             }
         }
+        let mut promised = Amounts::new();
+        for (pod, _) in &trial.puts {
+            add(&mut promised, &self.snapshot.shapes[self.snapshot.pods[*pod].shape].request);
+        }
+        self.ledger.enter(self.asks[at].queue, |account| &mut account.held, &promised);
         for (pod, position) in &trial.puts {
             let node = self.room.nodes[*position as usize].name.clone();
             self.placement.nominate.push(Bind { pod: member(self.snapshot, *pod), node, gang: gang.clone() });

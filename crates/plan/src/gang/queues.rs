@@ -52,6 +52,8 @@ pub struct Account<'a> {
     pub inqueue: Amounts,
     pub elastic: Amounts,
     pub held: Amounts,
+    /// Of what is allocated, what pods hold that are ending or are being evicted.
+    pub leaving: Amounts,
     pub deserved: Amounts,
     pub limit: Amounts,
 }
@@ -95,6 +97,7 @@ impl<'a> Ledger<'a> {
             inqueue: Amounts::new(),
             elastic: Amounts::new(),
             held: Amounts::new(),
+            leaving: Amounts::new(),
             deserved: Amounts::new(),
             limit: Amounts::new(),
         };
@@ -313,7 +316,8 @@ impl<'a> Ledger<'a> {
     pub fn may_reclaim(&self, queue: usize, more: &[i64]) -> bool {
         let account = &self.accounts[queue];
         let stays = |resource: &usize| {
-            let after = get(&account.allocated, *resource).saturating_add(get(more, *resource));
+            let has = get(&account.allocated, *resource) + get(&account.held, *resource);
+            let after = has.saturating_add(get(more, *resource));
             *resource != PODS && get(more, *resource) > 0 && after <= get(&account.deserved, *resource)
         };
         self.resources.iter().any(stays) && self.shortage_for_more(queue, more).is_none()
@@ -327,7 +331,9 @@ impl<'a> Ledger<'a> {
         let account = &self.accounts[queue];
         let uses = |resource: &usize| *resource != PODS && get(held, *resource) > 0;
         let shares = |resource: &usize| uses(resource) && get(wanted, *resource) > 0;
-        let left = |resource: usize| get(&account.allocated, resource) - get(lost, resource);
+        let left = |resource: usize| {
+            get(&account.allocated, resource) - get(&account.leaving, resource) - get(lost, resource)
+        };
         let is_declared = |resource: &usize| account.queue.deserved.contains_key(resource);
         let is_over = |resource: &usize| left(*resource) > get(&account.deserved, *resource);
         let keeps = |resource: usize| left(resource) - get(held, resource) >= get(&account.queue.guarantee, resource);

@@ -43,6 +43,8 @@ pub struct Round<'a> {
     pub door: Door,
     /// Gangs that wait; what queues lose by evictions.
     told: BTreeSet<usize>,
+    /// Queues in which pods above a gang's minimum wait for room: what is freed would go to them first.
+    pub stalled: BTreeSet<usize>,
     pub lost: Vec<(usize, Amounts)>,
     pub tried: BTreeMap<usize, usize>,
     searches: usize,
@@ -73,6 +75,7 @@ impl<'a> Round<'a> {
             claimed: BTreeSet::new(),
             door: Door::default(),
             told: BTreeSet::new(),
+            stalled: BTreeSet::new(),
             lost: Vec::new(),
             tried: BTreeMap::new(),
             searches: SEARCHES_MAX,
@@ -87,6 +90,13 @@ impl<'a> Round<'a> {
             }
         }
         round.ledger.settle();
+        for pod in round.room.leaving() {
+            let pod = &snapshot.pods[pod];
+            let group = pod.gang.and_then(|gang| snapshot.gangs[gang].group.as_ref());
+            if let Some(queue) = group.and_then(|group| round.ledger.find(&group.queue)) {
+                round.ledger.enter(queue, |account| &mut account.leaving, &snapshot.shapes[pod.shape].request);
+            }
+        }
         round
     }
 
@@ -156,12 +166,13 @@ impl<'a> Round<'a> {
             self.room.hold(&kept.holds, -1);
         }
         for (queue, amounts) in std::mem::take(&mut self.lost) {
-            self.ledger.enter(queue, |account| &mut account.allocated, &amounts);
+            self.ledger.leave(queue, |account| &mut account.leaving, &amounts);
         }
         self.ledger.accounts.iter_mut().for_each(|account| account.held.clear());
         self.placement.evict.clear();
         self.placement.nominate.clear();
         self.kept.clear();
+        self.stalled.clear();
         self.claimed.clear();
         self.tried.clear();
         self.searches = SEARCHES_MAX;
@@ -270,6 +281,9 @@ impl<'a> Round<'a> {
             first.get_or_insert(shortage.map_or(Blocked::Node(pod), Blocked::Queue));
         }
         if let Some(blocked) = first {
+            if !matches!(blocked, Blocked::Queue(_)) {
+                self.stalled.insert(self.asks[at].queue);
+            }
             let on = self.reason(at, &blocked);
             self.wait(at, on);
         }

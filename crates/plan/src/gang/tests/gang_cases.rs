@@ -191,15 +191,17 @@ fn who_is_known_to_end_in_time_may_pass_and_the_time_is_told() {
     world.gang("long", 1, 1, 1, lasts("2h"));
     world.now += 1;
     world.gang("short", 1, 1, 1, lasts("10m"));
+    assert_eq!(world.step(), ["short-0>a"]);
     assert_eq!(
         world.why("big"),
-        "needs 2 nvidia.com/gpu together, 1 free; d/runs of queue default holds 1 until about 14:46 UTC; room by about 14:46 UTC"
+        "needs 2 nvidia.com/gpu together, 0 free; d/runs of queue default holds 1 until about 14:46 UTC, \
+         d/short of queue default holds 1 until about 13:57 UTC; room by about 14:46 UTC"
     );
+    world.end("short");
     assert_eq!(
         world.why("long"),
         "would fit, but what is free is kept for d/big, which comes first, by about 14:46 UTC"
     );
-    assert_eq!(world.step(), ["short-0>a"]);
 }
 
 #[test]

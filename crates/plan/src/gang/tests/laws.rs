@@ -254,7 +254,9 @@ fn evictions_are_needed(before: &World, placement: &Placement) -> Result<(), Tes
             admit: placement.admit.clone(),
             ..Placement::default()
         });
-        names.iter().for_each(|name| world.remove(name));
+        // Their controllers make them again; they wait like any other.
+        let again = json!({"spec": {"nodeName": null}, "status": {"phase": "Pending", "conditions": null}});
+        names.iter().for_each(|name| world.change(name, again.clone()));
         world.snapshot.policy.preempts = false;
         world.snapshot.policy.reclaims = false;
         world.place().bind.iter().any(|bind| &*bind.gang.name == gang)
