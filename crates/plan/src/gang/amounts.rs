@@ -31,7 +31,8 @@ impl Default for Names {
 }
 
 impl Names {
-    pub fn len(&self) -> usize {
+    /// How many names there are.
+    pub fn width(&self) -> usize {
         self.names.len()
     }
 
@@ -56,7 +57,7 @@ impl Names {
     /// All numbers in the order of their names, so that no answer depends on who was met first; devices come before
     /// the resources that every pod asks for, because they are what a gang mostly waits for.
     pub fn by_name(&self) -> Vec<usize> {
-        let mut numbers: Vec<usize> = (0..self.len()).collect();
+        let mut numbers: Vec<usize> = (0..self.width()).collect();
         let rank = |number: usize| (number < FIRST.len(), number == PODS);
         numbers.sort_by(|a, b| (rank(*a), &self.names[*a]).cmp(&(rank(*b), &self.names[*b])));
         numbers

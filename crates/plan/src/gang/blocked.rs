@@ -182,7 +182,11 @@ impl<'a> Round<'a> {
         let (policy, ask) = (&self.snapshot.policy, &self.asks[at]);
         let is_allowed = match cause {
             Cause::Preempt => policy.preempts && !self.stalled.contains(&ask.queue),
-            Cause::Reclaim => policy.reclaims && self.stalled.is_empty() && self.ledger.may_reclaim(ask.queue, &ask.missing(self.snapshot).1),
+            Cause::Reclaim => {
+                policy.reclaims
+                    && self.stalled.is_empty()
+                    && self.ledger.may_reclaim(ask.queue, &ask.missing(self.snapshot).1)
+            }
         };
         let is_willing = ask.pods.iter().any(|pod| !self.snapshot.pods[*pod].never_preempts);
         // ACT-7: what it was given room for by evictions is still on its way.

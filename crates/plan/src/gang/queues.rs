@@ -246,7 +246,8 @@ impl<'a> Ledger<'a> {
         // A queue that shares with nobody may have what there is.
         let is_alone = deserved >= get(&self.shared, resource);
         let is_idle = get(&account.allocated, resource) <= get(freed, resource) && get(&account.held, resource) == 0;
-        if !is_alone && !(is_idle && may_exceed) && deserved < limit { (deserved, Bound::FairShare) } else { (limit, kind) }
+        let is_exempt = is_alone || (is_idle && may_exceed);
+        if !is_exempt && deserved < limit { (deserved, Bound::FairShare) } else { (limit, kind) }
     }
 
     /// Why the queue cannot take so much more (PROP-4, CAP-3); `freed` is what its own victims would give back.
@@ -331,9 +332,8 @@ impl<'a> Ledger<'a> {
         let account = &self.accounts[queue];
         let uses = |resource: &usize| *resource != PODS && get(held, *resource) > 0;
         let shares = |resource: &usize| uses(resource) && get(wanted, *resource) > 0;
-        let left = |resource: usize| {
-            get(&account.allocated, resource) - get(&account.leaving, resource) - get(lost, resource)
-        };
+        let left =
+            |resource: usize| get(&account.allocated, resource) - get(&account.leaving, resource) - get(lost, resource);
         let is_declared = |resource: &usize| account.queue.deserved.contains_key(resource);
         let is_over = |resource: &usize| left(*resource) > get(&account.deserved, *resource);
         let keeps = |resource: usize| left(resource) - get(held, resource) >= get(&account.queue.guarantee, resource);

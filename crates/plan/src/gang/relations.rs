@@ -178,9 +178,9 @@ pub fn kept_apart(room: &Room, pod: PodId) -> BTreeSet<(String, String)> {
         }
     };
     for other in &snapshot.keeping_apart {
-        let stays = !room.gone.contains(other) && !(room.is_without_ours && snapshot.pods[*other].is_ours);
+        let is_away = room.gone.contains(other) || (room.is_without_ours && snapshot.pods[*other].is_ours);
         let position = snapshot.pods[*other].node.and_then(|node| room.position(node));
-        if let Some(position) = position.filter(|_| stays) {
+        if let Some(position) = position.filter(|_| !is_away) {
             add(*other, position);
         }
     }

@@ -71,7 +71,7 @@ impl<'a> Room<'a> {
     }
 
     fn with(snapshot: &'a Snapshot, is_without_ours: bool) -> Room<'a> {
-        let width = snapshot.names.len();
+        let width = snapshot.names.width();
         let mut room = Room {
             snapshot,
             width,

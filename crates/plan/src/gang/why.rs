@@ -237,6 +237,24 @@ impl fmt::Display for WaitingOn {
                 let holders = held(holders);
                 write!(out, "needs {asked} {resource}, queue {queue} uses {used} and {what} {limit}{kept}{holders}")
             }
+            WaitingOn::NoHyperNodes => write!(out, "needs a network domain, but no HyperNode is known yet"),
+            WaitingOn::Nodes { .. }
+            | WaitingOn::TooLarge { .. }
+            | WaitingOn::Room { .. }
+            | WaitingOn::Fragments { .. }
+            | WaitingOn::TooFewPlaces { .. }
+            | WaitingOn::Neighbours { .. }
+            | WaitingOn::Domains { .. }
+            | WaitingOn::Leaving { .. }
+            | WaitingOn::Behind { .. } => self.fmt_nodes(out),
+        }
+    }
+}
+
+impl WaitingOn {
+    /// What is said of nodes and of the room on them.
+    fn fmt_nodes(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             WaitingOn::Nodes { pod, nodes, refusals, hint } => {
                 let hint = hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
                 write!(out, "no node can take pod {pod}: 0/{nodes} nodes are available: {}{hint}", listed(refusals))
@@ -267,7 +285,6 @@ impl fmt::Display for WaitingOn {
             WaitingOn::Neighbours { pods, refusals } => {
                 write!(out, "{pods} pods have no place beside the pods that run: {}", listed(refusals))
             }
-            WaitingOn::NoHyperNodes => write!(out, "needs a network domain, but no HyperNode is known yet"),
             WaitingOn::Domains { tried, highest_tier, resource, asked, largest } => {
                 let tier = highest_tier.map(|tier| format!(" up to tier {tier}")).unwrap_or_default();
                 write!(
@@ -288,6 +305,18 @@ impl fmt::Display for WaitingOn {
             WaitingOn::Behind { gang, when } => {
                 write!(out, "would fit, but what is free is kept for {gang}, which comes first{}", about(*when))
             }
+            WaitingOn::NoQueue { .. }
+            | WaitingOn::ClosedQueue { .. }
+            | WaitingOn::ParentQueue { .. }
+            | WaitingOn::Members { .. }
+            | WaitingOn::TaskMembers { .. }
+            | WaitingOn::SubGroups { .. }
+            | WaitingOn::Gates { .. }
+            | WaitingOn::Claim { .. }
+            | WaitingOn::Admission { .. }
+            | WaitingOn::NamespaceQuota { .. }
+            | WaitingOn::QueueLimit { .. }
+            | WaitingOn::NoHyperNodes => fmt::Display::fmt(self, out),
         }
     }
 }

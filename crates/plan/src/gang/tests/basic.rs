@@ -86,5 +86,5 @@ fn a_queue_lends_what_it_does_not_use_and_takes_it_back() {
     world.apply(&placement);
     world.let_go();
     assert_eq!(world.step().len(), 2);
-    assert!(world.place().waiting.get(&key("y0")).is_none());
+    assert!(!world.place().waiting.contains_key(&key("y0")));
 }
