@@ -39,6 +39,8 @@ pub struct Ask<'a> {
     pub held: Amounts,
     /// It has been let in; it has had a turn in this pass.
     pub is_in: bool,
+    /// Room is being made for pods of it.
+    pub is_nominated: bool,
     pub has_begun: bool,
     /// Per pod of a divided gang.
     pub sub_group_of: BTreeMap<PodId, SubGroup>,
@@ -118,6 +120,7 @@ impl<'a> Ask<'a> {
             placed: Vec::new(),
             held: gang.allocated.clone(),
             is_in: group.phase != Phase::Pending,
+            is_nominated: false,
             has_begun: false,
             sub_group_of: BTreeMap::new(),
         };
@@ -149,7 +152,10 @@ impl<'a> Ask<'a> {
         }
         match pod.state {
             State::Pending if is_light => self.light.push(number),
-            State::Pending => self.pods.push(number),
+            State::Pending => {
+                self.is_nominated |= pod.nominated.is_some();
+                self.pods.push(number);
+            }
             State::Gated => self.gated += 1,
             State::Bound | State::Running => {
                 self.placed.extend(pod.node.and_then(|node| room.position(node)));

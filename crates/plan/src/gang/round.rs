@@ -40,6 +40,8 @@ pub struct Round<'a> {
     pub reservations: Vec<Reservation>,
     lines: BTreeMap<usize, BTreeSet<Rank>>,
     pub claimed: BTreeSet<PodId>,
+    /// How many gangs in line have room made for them.
+    nominated: usize,
     pub door: Door,
     /// Gangs that wait; what queues lose by evictions.
     told: BTreeSet<usize>,
@@ -73,6 +75,7 @@ impl<'a> Round<'a> {
             reservations: Vec::new(),
             lines: BTreeMap::new(),
             claimed: BTreeSet::new(),
+            nominated: 0,
             door: Door::default(),
             told: BTreeSet::new(),
             stalled: BTreeSet::new(),
@@ -147,6 +150,7 @@ impl<'a> Round<'a> {
             let bound = self.placement.bind.len();
             self.begin_pass();
             again.iter().for_each(|at| self.line_up(*at));
+            self.nominated = again.iter().filter(|at| self.asks[**at].is_nominated).count();
             while let Some(at) = self.next() {
                 self.turn(at);
             }
@@ -205,7 +209,30 @@ impl<'a> Round<'a> {
     }
 
     /// The first gang of the first queue.
+    ///
+    /// Before it goes a gang for which room is being made, unless a more important one waits: what was evicted for it
+    /// is not for others.
     fn next(&mut self) -> Option<usize> {
+        if self.nominated == 0 {
+            return self.next_in_line();
+        }
+        let highest = self.lines.values().flatten().map(|rank| self.asks[rank.4].priority).max();
+        let is_next = |at: usize| self.asks[at].is_nominated && Some(self.asks[at].priority) == highest;
+        let found = self.lines.iter().flat_map(|(queue, line)| line.iter().map(move |rank| (*queue, rank)));
+        let nominated = found.filter(|(_, rank)| is_next(rank.4)).min_by_key(|(_, rank)| *rank);
+        if let Some((queue, rank)) = nominated.map(|(queue, rank)| (queue, rank.clone())) {
+            let line = self.lines.entry(queue).or_default();
+            line.remove(&rank);
+            if line.is_empty() {
+                self.lines.remove(&queue);
+            }
+            self.nominated -= 1;
+            return Some(rank.4);
+        }
+        self.next_in_line()
+    }
+
+    fn next_in_line(&mut self) -> Option<usize> {
         let oldest = |line: &BTreeSet<Rank>| line.first().map_or(i64::MAX, |rank| rank.1);
         let rank = |queue: usize, line: &BTreeSet<Rank>| self.ledger.rank(queue, oldest(line));
         let queue = *self.lines.iter().min_by_key(|(queue, line)| rank(**queue, line))?.0;

@@ -2,6 +2,7 @@
 
 use super::world::World;
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use serde_json::json;
 
 #[derive(Debug, Clone)]
@@ -72,6 +73,8 @@ fn build(case: &Case) -> World {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(5), failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn a_gang_is_placed_exactly_when_there_is_a_way(case in case()) {
         let mut free: Vec<i64> = case.nodes.iter().map(|node| node.0).collect();

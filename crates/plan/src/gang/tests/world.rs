@@ -139,6 +139,9 @@ impl World {
                 "status": {"phase": "Running", "conditions": [condition]}}),
             );
         }
+        for bind in &placement.nominate {
+            self.change(&bind.pod.key.name, json!({"status": {"nominatedNodeName": *bind.node}}));
+        }
         for evict in &placement.evict {
             self.change(&evict.pod.key.name, json!({"metadata": {"deletionTimestamp": at(self.now + 30)}}));
         }
