@@ -6,6 +6,7 @@ pub mod aside;
 pub mod bootstrap;
 pub mod control;
 pub mod custom;
+pub mod gang;
 pub mod job;
 pub mod lease;
 pub mod logs;

@@ -1,0 +1,247 @@
+//! A gang that wants to be placed: which of its pods wait, which count already, and when it has enough (GANG-1 to 5).
+
+use super::amounts::{Amounts, add};
+use super::objects::{Gang, GangId, Group, Phase, PodId, ShapeId, State};
+use super::room::Room;
+use super::snapshot::Snapshot;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A sub-group: its policy's place in the list, and the values of its labels.
+pub type SubGroup = (usize, Vec<String>);
+
+/// How much of a gang is there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub ready: usize,
+    roles: BTreeMap<Arc<str>, usize>,
+    pub sub_groups: BTreeMap<SubGroup, usize>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Ask<'a> {
+    pub id: GangId,
+    pub gang: &'a Gang,
+    pub group: &'a Group,
+    pub queue: usize,
+    pub priority: i64,
+    /// Pods that wait, in task order; those that ask for nothing are apart (SCH-31).
+    pub pods: Vec<PodId>,
+    pub light: Vec<PodId>,
+    pub tally: Tally,
+    /// What exists at all, for validity.
+    pub existing: Tally,
+    pub gated: usize,
+    /// Positions of nodes that its pods are on.
+    pub placed: Vec<usize>,
+    /// What its pods hold, with what it is given in this round.
+    pub held: Amounts,
+    /// It has been let in; it has had a turn in this pass.
+    pub is_in: bool,
+    /// Room is being made for pods of it.
+    pub is_nominated: bool,
+    pub has_begun: bool,
+    /// Per pod of a divided gang.
+    pub sub_group_of: BTreeMap<PodId, SubGroup>,
+}
+
+/// What keeps a gang from being complete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lack {
+    Members { have: usize, need: usize },
+    Task { task: Arc<str>, have: usize, need: usize },
+    SubGroups { have: usize, need: usize },
+}
+
+impl Tally {
+    pub fn count(&mut self, role: &Arc<str>, sub_group: Option<&SubGroup>) {
+        self.ready += 1;
+        match self.roles.get_mut(role) {
+            Some(count) => *count += 1,
+            None => drop(self.roles.insert(role.clone(), 1)),
+        }
+        if let Some(sub_group) = sub_group {
+            *self.sub_groups.entry(sub_group.clone()).or_default() += 1;
+        }
+    }
+
+    pub fn role(&self, role: &str) -> usize {
+        self.roles.get(role).copied().unwrap_or(0)
+    }
+
+    pub fn complete(&self, group: &Group, division: usize) -> usize {
+        let size = group.divisions[division].size;
+        self.sub_groups.iter().filter(|((of, _), count)| *of == division && **count >= size).count()
+    }
+
+    /// What is missing to the minimum; the minima of tasks count only if they are within the gang's (GANG-4).
+    pub fn lack(&self, group: &Group) -> Option<Lack> {
+        if self.ready < group.members_min {
+            return Some(Lack::Members { have: self.ready, need: group.members_min });
+        }
+        for (task, need) in role_minima(group) {
+            let have = self.role(task);
+            if have < *need {
+                return Some(Lack::Task { task: task.clone(), have, need: *need });
+            }
+        }
+        for (number, division) in group.divisions.iter().enumerate() {
+            let have = self.complete(group, number);
+            if have < division.groups_min {
+                return Some(Lack::SubGroups { have, need: division.groups_min });
+            }
+        }
+        None
+    }
+}
+
+/// The minima of tasks that are in force.
+pub fn role_minima(group: &Group) -> impl Iterator<Item = (&Arc<str>, &usize)> {
+    let sum: usize = group.tasks_min.values().sum();
+    group.tasks_min.iter().filter(move |_| group.members_min >= sum)
+}
+
+impl<'a> Ask<'a> {
+    pub fn new(snapshot: &'a Snapshot, room: &Room, id: GangId, queue: usize) -> Option<Ask<'a>> {
+        let gang = &snapshot.gangs[id];
+        let group = gang.group.as_ref()?;
+        let mut ask = Ask {
+            id,
+            gang,
+            group,
+            queue,
+            priority: priority(snapshot, group),
+            pods: Vec::new(),
+            light: Vec::new(),
+            tally: Tally::default(),
+            existing: Tally::default(),
+            gated: 0,
+            placed: Vec::new(),
+            held: gang.allocated.clone(),
+            is_in: group.phase != Phase::Pending,
+            is_nominated: false,
+            has_begun: false,
+            sub_group_of: BTreeMap::new(),
+        };
+        gang.members.iter().for_each(|pod| ask.take_in(snapshot, room, *pod));
+        let order = |pod: &PodId| {
+            let pod = &snapshot.pods[*pod];
+            (Reverse(pod.priority), pod.index, pod.created, &pod.key)
+        };
+        ask.pods.sort_by(|a, b| order(a).cmp(&order(b)));
+        ask.light.sort_by(|a, b| order(a).cmp(&order(b)));
+        ask.placed.sort_unstable();
+        Some(ask)
+    }
+
+    fn take_in(&mut self, snapshot: &Snapshot, room: &Room, number: PodId) {
+        let pod = &snapshot.pods[number];
+        let is_in = |(_, division): &(usize, &super::objects::Division)| {
+            division.selector.matches_with(|key| pod.labels.get(key))
+        };
+        let sub_group = self.group.divisions.iter().enumerate().find(is_in).map(|(at, division)| {
+            (at, division.keys.iter().map(|key| pod.labels.get(key).unwrap_or("").to_owned()).collect())
+        });
+        let is_light = snapshot.shapes[pod.shape].is_best_effort;
+        if pod.state.is_ready() || pod.state == State::Pending {
+            self.existing.count(&pod.role, sub_group.as_ref());
+        }
+        if pod.state.is_ready() || (pod.state == State::Pending && is_light) {
+            self.tally.count(&pod.role, sub_group.as_ref());
+        }
+        match pod.state {
+            State::Pending if is_light => self.light.push(number),
+            State::Pending => {
+                self.is_nominated |= pod.nominated.is_some();
+                self.pods.push(number);
+            }
+            State::Gated => self.gated += 1,
+            State::Bound | State::Running => {
+                self.placed.extend(pod.node.and_then(|node| room.position(node)));
+            }
+            State::Leaving | State::Succeeded | State::Failed => {}
+        }
+        if let Some(sub_group) = sub_group {
+            self.sub_group_of.insert(number, sub_group);
+        }
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.tally.lack(self.group).is_none()
+    }
+
+    /// GANG-2.
+    pub fn is_valid(&self) -> bool {
+        self.existing.lack(self.group).is_none()
+    }
+
+    /// A pod has been placed for good.
+    pub fn settle(&mut self, snapshot: &Snapshot, placed: &[(PodId, u32)]) {
+        for (pod, position) in placed {
+            self.tally.count(&snapshot.pods[*pod].role, self.sub_group_of.get(pod));
+            self.placed.push(*position as usize);
+        }
+        let is_left = |pod: &PodId| !placed.iter().any(|(known, _)| known == pod);
+        if let [one] = placed {
+            self.pods.retain(|pod| *pod != one.0);
+        } else if placed.len() < 8 {
+            self.pods.retain(is_left);
+        } else {
+            let mut gone: Vec<PodId> = placed.iter().map(|(pod, _)| *pod).collect();
+            gone.sort_unstable();
+            self.pods.retain(|pod| gone.binary_search(pod).is_err());
+        }
+    }
+
+    /// Pods that bring the gang to its minimum, in the order in which they are tried: first what its tasks need.
+    pub fn needed_first(&self, snapshot: &Snapshot) -> Vec<PodId> {
+        let minima: BTreeMap<&Arc<str>, &usize> = role_minima(self.group).collect();
+        if minima.is_empty() {
+            return self.pods.clone();
+        }
+        let mut open: BTreeMap<&str, usize> =
+            minima.iter().map(|(role, need)| (&***role, need.saturating_sub(self.tally.role(role)))).collect();
+        let (mut first, mut rest) = (Vec::new(), Vec::new());
+        for pod in &self.pods {
+            match open.get_mut(&*snapshot.pods[*pod].role).filter(|left| **left > 0) {
+                Some(left) => {
+                    *left -= 1;
+                    first.push(*pod);
+                }
+                None => rest.push(*pod),
+            }
+        }
+        first.extend(rest);
+        first
+    }
+
+    /// What the pods ask for that are missing to the minimum, at least.
+    pub fn missing(&self, snapshot: &Snapshot) -> (usize, Amounts) {
+        let mut tally = self.tally.clone();
+        let (mut count, mut total) = (0, Amounts::new());
+        for pod in self.needed_first(snapshot) {
+            if tally.lack(self.group).is_none() {
+                break;
+            }
+            tally.count(&snapshot.pods[pod].role, self.sub_group_of.get(&pod));
+            add(&mut total, &snapshot.shapes[snapshot.pods[pod].shape].request);
+            count += 1;
+        }
+        (count, total)
+    }
+
+    pub fn shapes(&self, snapshot: &Snapshot) -> Vec<ShapeId> {
+        let mut shapes: Vec<ShapeId> = self.pods.iter().map(|pod| snapshot.pods[*pod].shape).collect();
+        shapes.sort_unstable();
+        shapes.dedup();
+        shapes
+    }
+}
+
+/// SCH-3: the class of the group, else the default class, else 0.
+pub fn priority(snapshot: &Snapshot, group: &Group) -> i64 {
+    let own = snapshot.classes.get(&group.class).copied().filter(|_| !group.class.is_empty());
+    // Of several defaults the lowest counts, as for pods.
+    own.or_else(|| snapshot.default_classes.values().min().copied()).unwrap_or(0)
+}

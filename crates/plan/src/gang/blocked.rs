@@ -1,0 +1,265 @@
+//! A gang that found no room: what is kept, what leaves, whom it may evict, and what is kept for it.
+
+use super::amounts::{Amounts, add};
+use super::attempt::{Blocked, Terms, attempt};
+use super::objects::{Key, PodId};
+use super::reasons::ending_units;
+use super::room::{Hold, Room};
+use super::round::{Round, member};
+use super::trial::{self, Trial, Unit};
+use super::victims::{self, Cause};
+use super::why::WaitingOn;
+use super::{Bind, Evict};
+use jiff::Timestamp;
+use std::collections::BTreeSet;
+
+/// For so many blocked gangs of a queue, room is sought among what leaves and whom they may evict; the rest would come
+/// after them anyhow.
+const TRIED_MAX: usize = 16;
+
+/// What is kept for a gang.
+#[derive(Debug)]
+pub struct Reservation {
+    ask: usize,
+    pub holds: Vec<Hold>,
+    when: Option<i64>,
+}
+
+impl<'a> Round<'a> {
+    /// Looks for room among what is kept, what leaves and whom it may evict; whatever comes of it, there is one reason.
+    pub fn blocked(&mut self, at: usize, blocked: Blocked) {
+        if let Blocked::Queue(shortage) = &blocked {
+            let shortage = shortage.clone();
+            if !self.make_room(at, None) && !self.make_room(at, Some(Cause::Preempt)) {
+                let on = self.reason(at, &blocked);
+                self.wait(at, on);
+                self.keep_in_queue(at, &shortage.queue);
+            }
+            return;
+        }
+        if self.is_behind(at) {
+            return;
+        }
+        let tried = self.tried.entry(self.asks[at].queue).or_default();
+        *tried += 1;
+        let is_among_first = *tried <= TRIED_MAX;
+        let ways = [None, Some(Cause::Preempt), Some(Cause::Reclaim)];
+        if is_among_first && ways.into_iter().any(|cause| self.make_room(at, cause)) {
+            return;
+        }
+        let on = self.reason(at, &blocked);
+        let is_first = self.reservations.is_empty();
+        let when = if is_first && self.fits_ever(at) { self.reserve(at) } else { None };
+        let on = match on {
+            WaitingOn::Room { resource, asked, free, holders, .. } => WaitingOn::Room {
+                resource,
+                asked,
+                free,
+                holders,
+                when: when.and_then(|when| Timestamp::from_second(when).ok()),
+            },
+            other => other,
+        };
+        self.wait(at, on);
+    }
+
+    /// Keeps what is left of the queue's bound for the first of its gangs that it could ever hold.
+    fn keep_in_queue(&mut self, at: usize, queue: &str) {
+        let (_, need) = self.asks[at].missing(self.snapshot);
+        let Some(number) = self.ledger.find(queue) else { return };
+        if !self.kept.contains_key(&number) && self.ledger.is_ever_enough(self.asks[at].queue, &need) {
+            self.kept.insert(number, self.asks[at].gang.key.clone());
+            add(&mut self.ledger.accounts[number].held, &need);
+        }
+    }
+
+    /// Whether the gang would fit if nothing were kept for others: it may pass only if it is gone before they come.
+    fn is_behind(&mut self, at: usize) -> bool {
+        if self.reservations.is_empty() {
+            return false;
+        }
+        let start = self.room.steps.len();
+        self.lift(-1);
+        let domain = self.attempt(at, &[], false);
+        self.lift(1);
+        let Ok(domain) = domain else {
+            self.room.undo_to(start);
+            return false;
+        };
+        let ends = self.asks[at].group.estimate.map(|estimate| self.now + estimate);
+        let when = self.reservations.iter().map(|kept| kept.when).min().flatten();
+        let passes = ends.zip(when).is_some_and(|(ends, when)| ends <= when);
+        if passes {
+            self.commit(at, start, domain);
+            return true;
+        }
+        self.room.undo_to(start);
+        let first = &self.reservations[0];
+        let gang = self.asks[first.ask].gang.key.to_string();
+        let when = first.when.and_then(|when| Timestamp::from_second(when).ok());
+        self.wait(at, WaitingOn::Behind { gang, when });
+        true
+    }
+
+    fn lift(&mut self, sign: i64) {
+        for kept in &self.reservations {
+            self.room.hold(&kept.holds, sign);
+        }
+    }
+
+    /// Whether it would fit if nothing of ours were placed.
+    pub fn fits_ever(&mut self, at: usize) -> bool {
+        let mut empty = self.empty.take().unwrap_or_else(|| Room::without_ours(self.snapshot));
+        let unbounded = vec![i64::MAX / 4; self.room.width()];
+        let terms = Terms { ledger: &self.ledger, domains: &self.domains, freed: &unbounded, is_thorough: false };
+        let fits = attempt(&mut empty, &self.asks[at], &terms).is_ok();
+        empty.undo_to(0);
+        self.empty = Some(empty);
+        fits
+    }
+
+    /// Runs `seek` with the room and a test whether the gang fits there.
+    fn with_fit<T>(&mut self, at: usize, seek: impl FnOnce(&mut Room<'a>, trial::Fits<'_, 'a>) -> T) -> T {
+        let Round { room, asks, ledger, domains, .. } = self;
+        let ask = &asks[at];
+        let mut fits = |room: &mut Room<'a>, freed: &[i64]| {
+            let terms = Terms { ledger, domains, freed, is_thorough: false };
+            attempt(room, ask, &terms).is_ok()
+        };
+        seek(room, &mut fits)
+    }
+
+    /// Pods that are ending and promised to nobody, those of the queue apart: they give back its share too.
+    fn leaving_units(&self, queue: usize) -> Vec<Unit> {
+        let snapshot = self.snapshot;
+        let of_queue = |pod: &PodId| {
+            let gang = snapshot.pods[*pod].gang.and_then(|gang| snapshot.gangs[gang].group.as_ref());
+            gang.and_then(|group| self.ledger.find(&group.queue)) == Some(queue)
+        };
+        let leaving = self.room.leaving().into_iter().filter(|pod| !self.claimed.contains(pod));
+        let (own, others): (Vec<PodId>, Vec<PodId>) = leaving.partition(of_queue);
+        let unit = |pods: Vec<PodId>, queue: Option<usize>| {
+            let mut held = Amounts::new();
+            pods.iter().for_each(|pod| add(&mut held, &snapshot.shapes[snapshot.pods[*pod].shape].request));
+            let until = pods.iter().filter_map(|pod| snapshot.pods[*pod].until).max();
+            Unit { gang: None, queue, pods, is_core: true, cost: 0, held, until, is_leaving: true }
+        };
+        let units = [unit(own, Some(queue)), unit(others, None)];
+        units.into_iter().filter(|unit| !unit.pods.is_empty()).collect()
+    }
+
+    /// If the gang fits once pods have gone that are ending, or that may be evicted for the cause, their room is kept
+    /// for it.
+    fn make_room(&mut self, at: usize, cause: Option<Cause>) -> bool {
+        let ask = &self.asks[at];
+        let queue = ask.queue;
+        let mut units = self.leaving_units(queue);
+        let leaving = units.len();
+        if let Some(cause) = cause {
+            if !self.may_evict(at, cause, leaving > 0) {
+                return false;
+            }
+            let choice =
+                victims::Choice { room: &self.room, ledger: &self.ledger, claimed: &self.claimed, now: self.now };
+            units.extend(victims::units(&choice, ask, cause));
+        }
+        if units.len() == leaving && (cause.is_some() || leaving == 0) {
+            return false;
+        }
+        let trial = self.with_fit(at, |room, fits| match cause {
+            None => trial::settle(room, &units, (0..leaving).collect(), queue, fits),
+            Some(_) => {
+                let count = trial::shortest(room, &units, queue, fits)?;
+                trial::needed(room, &units, count, queue, fits)
+            }
+        });
+        let Some(trial) = trial else { return false };
+        self.keep(at, &units, trial, cause);
+        true
+    }
+
+    fn may_evict(&self, at: usize, cause: Cause, is_leaving: bool) -> bool {
+        let (policy, ask) = (&self.snapshot.policy, &self.asks[at]);
+        let is_allowed = match cause {
+            Cause::Preempt => policy.preempts && !self.stalled.contains(&ask.queue),
+            Cause::Reclaim => {
+                policy.reclaims
+                    && self.stalled.is_empty()
+                    && self.ledger.may_reclaim(ask.queue, &ask.missing(self.snapshot).1)
+            }
+        };
+        let is_willing = ask.pods.iter().any(|pod| !self.snapshot.pods[*pod].never_preempts);
+        // ACT-7: what it was given room for by evictions is still on its way.
+        let is_served = is_leaving && ask.pods.iter().any(|pod| self.snapshot.pods[*pod].nominated.is_some());
+        is_allowed && is_willing && !is_served
+    }
+
+    /// Keeps the room that the units leave; evicts them if there is a cause, else they leave by themselves.
+    fn keep(&mut self, at: usize, units: &[Unit], trial: Trial, cause: Option<Cause>) {
+        let gang = self.asks[at].gang.key.clone();
+        let used: BTreeSet<u32> = trial.puts.iter().map(|(_, position)| *position).collect();
+        let mut names: BTreeSet<String> = BTreeSet::new();
+        let mut pods = 0;
+        for unit in trial.units.iter().map(|unit| &units[*unit]) {
+            let cause = cause.filter(|_| !unit.is_leaving);
+            for pod in &unit.pods {
+                let position = self.room.position_of(*pod);
+                if cause.is_some() || position.is_some_and(|position| used.contains(&(position as u32))) {
+                    self.claimed.insert(*pod);
+                    pods += 1;
+                }
+                if let Some(cause) = cause {
+                    names.insert(self.evict(*pod, cause, &gang));
+                }
+            }
+            if let Some(queue) = unit.queue.filter(|_| cause.is_some()) {
+                self.ledger.enter(queue, |account| &mut account.leaving, &unit.held);
+                self.lost.push((queue, unit.held.clone()));
+            }
+        }
+        let mut promised = Amounts::new();
+        for (pod, _) in &trial.puts {
+            add(&mut promised, &self.snapshot.shapes[self.snapshot.pods[*pod].shape].request);
+        }
+        self.ledger.enter(self.asks[at].queue, |account| &mut account.held, &promised);
+        for (pod, position) in &trial.puts {
+            let node = self.room.nodes[*position as usize].name.clone();
+            self.placement.nominate.push(Bind { pod: member(self.snapshot, *pod), node, gang: gang.clone() });
+        }
+        let until = trial.units.iter().filter_map(|unit| units[*unit].until).max();
+        self.generation += 1;
+        self.room.hold(&trial.holds, 1);
+        self.reservations.push(Reservation { ask: at, holds: trial.holds, when: until });
+        let when = until.and_then(|until| Timestamp::from_second(until).ok());
+        self.wait(at, WaitingOn::Leaving { pods, when, victims: names.into_iter().collect() });
+    }
+
+    /// Gives the name of the gang that loses the pod.
+    fn evict(&mut self, pod: PodId, cause: Cause, for_gang: &Key) -> String {
+        let known = &self.snapshot.pods[pod];
+        let gang = known.gang.map_or_else(|| known.key.clone(), |gang| self.snapshot.gangs[gang].key.clone());
+        let name = gang.to_string();
+        self.placement.evict.push(Evict { pod: member(self.snapshot, pod), gang, cause, for_gang: for_gang.clone() });
+        name
+    }
+
+    /// Keeps room for the first gang that waits: where it will fit soonest, going by what is known to end, then by age.
+    fn reserve(&mut self, at: usize) -> Option<i64> {
+        let waited = self.now - self.asks[at].group.created;
+        if waited < self.snapshot.policy.reserve_after {
+            return None;
+        }
+        let units = ending_units(self);
+        let queue = usize::MAX;
+        let trial = self.with_fit(at, |room, fits| {
+            let count = trial::shortest(room, &units, queue, fits)?;
+            trial::settle(room, &units, (0..count).collect(), queue, fits)
+        })?;
+        let untils: Option<Vec<i64>> = trial.units.iter().map(|unit| units[*unit].until).collect();
+        let when = untils.and_then(|untils| untils.into_iter().max());
+        self.generation += 1;
+        self.room.hold(&trial.holds, 1);
+        self.reservations.push(Reservation { ask: at, holds: trial.holds, when });
+        when
+    }
+}

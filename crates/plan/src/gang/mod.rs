@@ -1,0 +1,97 @@
+//! The gang scheduler: which pods go where, who must leave for them, and why the rest waits.
+//!
+//! `Snapshot` is kept up to date by a shell one object at a time; `place` looks at it and decides; `report` words what
+//! PodGroups and pods are told. Nothing is half done: a gang gets its minimum or nothing.
+//! Reading order: `objects`, `snapshot`, `queues`, `room`, `attempt`, `round`.
+
+pub mod amounts;
+mod strings;
+mod slots;
+mod terms;
+mod shape;
+pub mod objects;
+mod read;
+pub mod policy;
+pub mod snapshot;
+
+pub mod queues;
+mod fit;
+mod candidates;
+mod relations;
+mod room;
+mod topology;
+mod ask;
+mod attempt;
+mod search;
+mod trial;
+pub mod victims;
+pub mod why;
+mod hint;
+mod reasons;
+mod admission;
+mod round;
+mod blocked;
+pub mod report;
+
+#[cfg(test)]
+mod tests;
+
+use jiff::Timestamp;
+use objects::Key;
+use snapshot::Snapshot;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use victims::Cause;
+use why::WaitingOn;
+
+/// A pod, by name and identity.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Member {
+    pub key: Key,
+    pub uid: Arc<str>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bind {
+    pub pod: Member,
+    pub node: Arc<str>,
+    pub gang: Key,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Evict {
+    pub pod: Member,
+    pub gang: Key,
+    pub cause: Cause,
+    /// The gang that it makes room for.
+    pub for_gang: Key,
+}
+
+/// A gang that is not, or not wholly, placed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    pub on: WaitingOn,
+    /// How many of its pods wait.
+    pub pods: usize,
+    /// It has its minimum; only more would be better.
+    pub has_minimum: bool,
+}
+
+/// What to do, complete and in order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Placement {
+    /// Gangs that are let in now: their pods may be made (ACT-1).
+    pub admit: Vec<Key>,
+    /// All binds of a gang follow each other; a bind that fails gives back its whole gang.
+    pub bind: Vec<Bind>,
+    pub evict: Vec<Evict>,
+    /// Pods for which room is being made, and where.
+    pub nominate: Vec<Bind>,
+    /// The network domain that a gang now keeps to.
+    pub domains: BTreeMap<Key, String>,
+    pub waiting: BTreeMap<Key, Waiting>,
+}
+
+pub fn place(snapshot: &Snapshot, now: Timestamp) -> Placement {
+    round::Round::new(snapshot, now).run()
+}

@@ -1,0 +1,362 @@
+//! How to place: by default, or as a Volcano scheduler configuration says (spec/volcano.md 7.1).
+//!
+//! `Policy::read` takes the parsed file. What has no meaning here is named in a warning; an unknown action refuses the
+//! whole file, so that the policy in force stays (CFG-2).
+
+use super::terms::list;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use volley_api::kube::{text, time};
+
+/// What the order of gangs goes by, the first that differs decides (TIER-1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    Priority,
+    /// Those that have not got their minimum go first.
+    Gang,
+    /// The smaller dominant share goes first.
+    Drf,
+    /// The earlier deadline goes first.
+    Sla,
+}
+
+/// What a queue may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// Capacity if any queue declares what it deserves or a parent, else proportion.
+    Either,
+    Proportion,
+    Capacity {
+        is_tree: bool,
+    },
+    /// Everything.
+    Free,
+}
+
+/// How much each way of judging a node counts.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Weights {
+    pub binpack: i64,
+    /// By resource; what is not named counts nothing, unless it is a device, which counts `binpack_device`.
+    pub binpack_resources: BTreeMap<String, i64>,
+    pub binpack_device: i64,
+    pub least: i64,
+    pub most: i64,
+    pub balanced: i64,
+    pub node_affinity: i64,
+    pub pod_affinity: i64,
+    pub taint: i64,
+    pub spread: i64,
+    pub topology: i64,
+}
+
+/// Who may be evicted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Victims {
+    /// Whole gangs too, not only what a gang has above its minimum.
+    pub whole_gangs: bool,
+    pub by_priority: bool,
+    pub by_share: bool,
+    pub spares_system: bool,
+    pub keeps_budgets: bool,
+    pub keeps_cooldown: bool,
+    /// Nobody who was placed more recently than this, in seconds.
+    pub runtime_min: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Gangs wait until they are let in; otherwise they are in at once.
+    pub enqueues: bool,
+    pub preempts: bool,
+    pub reclaims: bool,
+    pub order: Vec<Order>,
+    pub sharing: Sharing,
+    /// Gangs are let in up to so many thousandths of the cluster.
+    pub overcommit: Option<i64>,
+    pub keeps_quotas: bool,
+    pub has_node_groups: bool,
+    pub knows_topology: bool,
+    pub knows_numa: bool,
+    pub weights: Weights,
+    pub victims: Victims,
+    /// Seconds after which a gang must be let in, if it does not say itself.
+    pub patience: Option<i64>,
+    /// The first gang that waits for room gets what becomes free, once it has waited so many seconds.
+    pub reserve_after: i64,
+}
+
+impl Default for Policy {
+    /// Ours: gangs are packed tightly, queues borrow and give back, priority evicts whole gangs, nobody starves.
+    fn default() -> Self {
+        Policy {
+            enqueues: true,
+            preempts: true,
+            reclaims: true,
+            order: vec![Order::Priority, Order::Gang, Order::Drf],
+            sharing: Sharing::Either,
+            overcommit: Some(1200),
+            keeps_quotas: false,
+            has_node_groups: true,
+            knows_topology: true,
+            knows_numa: true,
+            weights: Weights {
+                binpack: 1,
+                binpack_resources: ["cpu", "memory"].map(|name| (name.to_owned(), 1)).into(),
+                binpack_device: 10,
+                node_affinity: 2,
+                pod_affinity: 2,
+                taint: 3,
+                spread: 2,
+                topology: 1,
+                ..Weights::default()
+            },
+            victims: Victims {
+                whole_gangs: true,
+                by_priority: true,
+                by_share: false,
+                spares_system: true,
+                keeps_budgets: true,
+                keeps_cooldown: true,
+                runtime_min: 0,
+            },
+            patience: None,
+            reserve_after: 0,
+        }
+    }
+}
+
+/// Something in the file that has no effect, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {message}")]
+pub struct Warning {
+    pub path: String,
+    pub message: String,
+}
+
+/// Why the whole file is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    #[error("failed to find Action {0}, ignore it; write one of {known}", known = ACTIONS.join(", "))]
+    UnknownAction(String),
+    #[error("proportion and drf with hierarchy enabled conflicts; leave one of them out")]
+    Conflict,
+}
+
+const ACTIONS: [&str; 8] =
+    ["enqueue", "allocate", "backfill", "preempt", "reclaim", "shuffle", "gangpreempt", "gangreclaim"];
+/// Plugins that are known and do nothing here.
+const INERT: [(&str, &str); 9] = [
+    ("tdm", "revocable zones are not known"),
+    ("task-topology", "tasks are not placed by task-topology annotations"),
+    ("usage", "measured load is not known"),
+    ("rescheduling", "running pods are not moved"),
+    ("deviceshare", "devices are counted by their resource names; vGPU annotations are not read"),
+    ("extender", "no HTTP callbacks are made"),
+    ("resource-strategy-fit", "use binpack or nodeorder"),
+    ("nodegroup-limits", "limits of node groups are not known"),
+    ("capacity-card", "cards are counted by their resource names"),
+];
+
+impl Policy {
+    /// Reads a scheduler configuration; what it does not say is as Volcano's plugins would have it.
+    pub fn read(file: &Value) -> Result<(Policy, Vec<Warning>), PolicyError> {
+        let mut reading = Reading { policy: Policy::bare(), warnings: Vec::new() };
+        reading.actions(text(file, "actions"))?;
+        let mut has_tree_drf = false;
+        for (tier, plugins) in list(file, "tiers").enumerate() {
+            for plugin in list(plugins, "plugins") {
+                has_tree_drf |= text(plugin, "name") == "drf" && is_set(plugin, "enableHierarchy", false);
+                reading.plugin(plugin, &format!("tiers[{tier}]"));
+            }
+        }
+        if has_tree_drf && reading.policy.sharing == Sharing::Proportion {
+            return Err(PolicyError::Conflict);
+        }
+        reading.configurations(file);
+        if file.get("metrics").is_some_and(|metrics| !metrics.is_null()) {
+            reading.warn("metrics".to_owned(), "measured load is not known");
+        }
+        Ok((reading.policy, reading.warnings))
+    }
+
+    /// With no action and no plugin.
+    fn bare() -> Policy {
+        let victims = Victims {
+            whole_gangs: true,
+            by_priority: false,
+            by_share: false,
+            spares_system: false,
+            keeps_budgets: false,
+            keeps_cooldown: false,
+            runtime_min: 0,
+        };
+        Policy {
+            enqueues: false,
+            preempts: false,
+            reclaims: false,
+            order: Vec::new(),
+            sharing: Sharing::Free,
+            overcommit: None,
+            keeps_quotas: false,
+            has_node_groups: false,
+            knows_topology: false,
+            knows_numa: false,
+            weights: Weights::default(),
+            victims,
+            patience: None,
+            reserve_after: 0,
+        }
+    }
+}
+
+struct Reading {
+    policy: Policy,
+    warnings: Vec<Warning>,
+}
+
+impl Reading {
+    fn warn(&mut self, path: String, message: &str) {
+        self.warnings.push(Warning { path, message: message.to_owned() });
+    }
+
+    fn actions(&mut self, actions: &str) -> Result<(), PolicyError> {
+        for action in actions.split(',').map(str::trim).filter(|action| !action.is_empty()) {
+            let policy = &mut self.policy;
+            match action {
+                "enqueue" => policy.enqueues = true,
+                // Pods that ask for nothing are always placed.
+                "allocate" | "backfill" => {}
+                "preempt" | "gangpreempt" => policy.preempts = true,
+                "reclaim" | "gangreclaim" => policy.reclaims = true,
+                "shuffle" => self.warn("actions".to_owned(), "shuffle: running pods are not moved"),
+                unknown => return Err(PolicyError::UnknownAction(unknown.to_owned())),
+            }
+        }
+        Ok(())
+    }
+
+    fn plugin(&mut self, plugin: &Value, tier: &str) {
+        let name = text(plugin, "name");
+        let arguments = &plugin["arguments"];
+        let orders = is_set(plugin, "enableJobOrder", true);
+        let evicts = is_set(plugin, "enablePreemptable", true);
+        let policy = &mut self.policy;
+        let order = match name {
+            "priority" => Some(Order::Priority),
+            "gang" => Some(Order::Gang),
+            "drf" => Some(Order::Drf),
+            "sla" => Some(Order::Sla),
+            _ => None,
+        };
+        policy.order.extend(order.filter(|_| orders));
+        match name {
+            "priority" => policy.victims.by_priority |= evicts,
+            // It lets only the surplus of a gang go.
+            "gang" => policy.victims.whole_gangs &= !evicts,
+            "drf" => policy.victims.by_share |= evicts,
+            "conformance" => policy.victims.spares_system = true,
+            "pdb" => policy.victims.keeps_budgets = true,
+            "cdp" => policy.victims.keeps_cooldown = true,
+            "sla" => {
+                policy.patience = time::parse_duration(argument(arguments, "sla-waiting-time")).map(|d| d.as_secs())
+            }
+            "overcommit" => policy.overcommit = Some(overcommit(arguments)),
+            "proportion" => policy.sharing = Sharing::Proportion,
+            "capacity" => policy.sharing = Sharing::Capacity { is_tree: is_set(plugin, "enableHierarchy", false) },
+            "resourcequota" => policy.keeps_quotas = true,
+            "nodegroup" => policy.has_node_groups = true,
+            "numa-aware" => policy.knows_numa = true,
+            "network-topology-aware" => {
+                policy.knows_topology = true;
+                policy.weights.topology = number(arguments, "weight", 1);
+            }
+            "binpack" => binpack(&mut policy.weights, arguments),
+            "nodeorder" => node_order(&mut policy.weights, arguments),
+            "predicates" => self.predicates(arguments, tier),
+            other => {
+                let inert = INERT.iter().find(|(known, _)| *known == other).map(|(_, why)| *why);
+                let path = format!("{tier}.{other}");
+                self.warn(path, inert.unwrap_or("no such plugin; it is left out"));
+            }
+        }
+        if is_set(plugin, "enableHierarchy", false) && name == "drf" {
+            self.warn(format!("{tier}.drf.enableHierarchy"), "shares along volcano.sh/hierarchy are not computed");
+        }
+    }
+
+    /// The filters are always on: a pod that a node cannot run is not sent there.
+    fn predicates(&mut self, arguments: &Value, tier: &str) {
+        for (key, value) in arguments.as_object().into_iter().flatten() {
+            let is_off = value == false || value == "false";
+            if is_off && key.ends_with("Enable") {
+                self.warn(format!("{tier}.predicates.{key}"), "this filter cannot be turned off");
+            }
+        }
+    }
+
+    fn configurations(&mut self, file: &Value) {
+        for configuration in list(file, "configurations") {
+            let name = text(configuration, "name");
+            for (key, value) in configuration["arguments"].as_object().into_iter().flatten() {
+                match (name, key.as_str()) {
+                    ("gangpreempt" | "gangreclaim", "allowWholeBundle") => {
+                        self.policy.victims.whole_gangs &= !(value == false || value == "false");
+                    }
+                    ("enqueue" | "allocate" | "backfill" | "preempt" | "reclaim", "predicateErrorCacheEnable") => {}
+                    _ => self.warn(format!("configurations.{name}.{key}"), "this argument has no effect"),
+                }
+            }
+        }
+    }
+}
+
+fn is_set(plugin: &Value, key: &str, default: bool) -> bool {
+    plugin.get(key).and_then(Value::as_bool).unwrap_or(default)
+}
+
+fn argument<'a>(arguments: &'a Value, key: &str) -> &'a str {
+    arguments.get(key).and_then(Value::as_str).unwrap_or("")
+}
+
+/// Numbers come as numbers or as text.
+fn number(arguments: &Value, key: &str, default: i64) -> i64 {
+    match arguments.get(key) {
+        Some(Value::Number(number)) => number.as_i64(),
+        Some(Value::String(text)) => text.trim().parse().ok(),
+        _ => None,
+    }
+    .unwrap_or(default)
+}
+
+fn overcommit(arguments: &Value) -> i64 {
+    let factor = match arguments.get("overcommit-factor") {
+        Some(Value::Number(number)) => number.as_f64(),
+        Some(Value::String(text)) => text.trim().parse().ok(),
+        _ => None,
+    };
+    let factor = factor.filter(|factor| (1.0..1e6).contains(factor)).unwrap_or(1.2);
+    (factor * 1000.0).round() as i64
+}
+
+fn binpack(weights: &mut Weights, arguments: &Value) {
+    weights.binpack = number(arguments, "binpack.weight", 1);
+    for name in ["cpu", "memory"] {
+        weights.binpack_resources.insert(name.to_owned(), number(arguments, &format!("binpack.{name}"), 1).max(0));
+    }
+    for name in argument(arguments, "binpack.resources").split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        let weight = number(arguments, &format!("binpack.resources.{name}"), 1).max(0);
+        weights.binpack_resources.insert(name.to_owned(), weight);
+    }
+}
+
+fn node_order(weights: &mut Weights, arguments: &Value) {
+    let read = |name: &str, default| number(arguments, &format!("{name}.weight"), default);
+    weights.least = read("leastrequested", 1);
+    weights.most = read("mostrequested", 0);
+    weights.balanced = read("balancedresource", 1);
+    weights.node_affinity = read("nodeaffinity", 2);
+    weights.pod_affinity = read("podaffinity", 2);
+    weights.taint = read("tainttoleration", 3);
+    weights.spread = read("podtopologyspread", 2);
+}

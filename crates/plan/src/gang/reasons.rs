@@ -1,0 +1,310 @@
+//! Finds the one reason for which a gang waits, and its numbers.
+
+use super::amounts::{Amounts, PODS, get};
+use super::attempt::{Blocked, free_in, node_groups};
+use super::candidates::Candidates;
+use super::fit::{self, Refusal};
+use super::hint;
+use super::objects::{Gang, GangId, PodId, ShapeId, State};
+use super::queues::Shortage;
+use super::room::Room;
+use super::round::Round;
+use super::trial::Unit;
+use super::why::{Holder, Holders, SHOWN_MAX, WaitingOn};
+use jiff::Timestamp;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Whether a gang takes its turn.
+#[derive(Debug)]
+pub enum Stand {
+    Go,
+    Wait(WaitingOn),
+    /// Nothing of it is to be placed.
+    Rest,
+}
+
+/// What nodes that suit a shape have.
+#[derive(Debug)]
+pub struct Supply {
+    nodes: usize,
+    free: Amounts,
+    total: Amounts,
+    largest_total: Amounts,
+    /// How many pods of the shape fit, now and on empty nodes.
+    places: usize,
+    places_ever: usize,
+    refusals: BTreeMap<Refusal, usize>,
+}
+
+impl Round<'_> {
+    /// What keeps a gang that is let in from trying, before any node is looked at.
+    pub fn stand(&self, at: usize) -> Stand {
+        let ask = &self.asks[at];
+        let is_idle = ask.pods.is_empty() && ask.light.is_empty();
+        if is_idle && ask.gated == 0 && ask.is_ready() {
+            return Stand::Rest;
+        }
+        if let Some(on) = self.queue_refusal(ask) {
+            return Stand::Wait(on);
+        }
+        if let Some(lack) = ask.existing.lack(ask.group) {
+            let on = if ask.gated > 0 { WaitingOn::Gates { pods: ask.gated } } else { WaitingOn::of_lack(lack) };
+            return Stand::Wait(on);
+        }
+        if is_idle {
+            return Stand::Wait(WaitingOn::Gates { pods: ask.gated });
+        }
+        let knows = self.snapshot.policy.knows_topology && self.snapshot.hyper_nodes.is_empty();
+        if knows && ask.group.topology.as_ref().is_some_and(|topology| topology.is_hard) {
+            return Stand::Wait(WaitingOn::NoHyperNodes);
+        }
+        let claim = |shape: u32| fit::places(self.snapshot, &self.snapshot.shapes[shape]).err();
+        if let Some(problem) = ask.shapes(self.snapshot).into_iter().find_map(claim).filter(|_| !ask.is_ready()) {
+            return Stand::Wait(WaitingOn::Claim { claim: problem.claim, is_missing: problem.is_missing });
+        }
+        if ask.pods.is_empty() { Stand::Rest } else { Stand::Go }
+    }
+
+    pub fn reason(&mut self, at: usize, blocked: &Blocked) -> WaitingOn {
+        match blocked {
+            Blocked::Queue(shortage) => self.queue_reason(shortage),
+            Blocked::Domains(tried) => self.domain_reason(at, *tried),
+            Blocked::Node(pod) => self.node_reason(at, *pod),
+            Blocked::Beside(pod, refusals) => {
+                WaitingOn::Neighbours { pods: self.missing_alike(at, *pod), refusals: worded(refusals) }
+            }
+        }
+    }
+
+    fn queue_reason(&mut self, shortage: &Shortage) -> WaitingOn {
+        let number = self.ledger.find(&shortage.queue);
+        let names = &self.snapshot.names;
+        let show = |amount| names.show(shortage.resource, amount);
+        let kept_for = number.and_then(|number| self.kept.get(&number)).filter(|_| shortage.held > 0);
+        WaitingOn::QueueLimit {
+            queue: shortage.queue.to_string(),
+            bound: shortage.bound,
+            resource: names.name(shortage.resource).to_owned(),
+            asked: show(shortage.asked),
+            used: show(shortage.used),
+            limit: show(shortage.limit),
+            kept_for: kept_for.map(ToString::to_string),
+            holders: self.holders(shortage.resource, number),
+        }
+    }
+
+    fn domain_reason(&mut self, at: usize, tried: usize) -> WaitingOn {
+        let ask = &self.asks[at];
+        let names = &self.snapshot.names;
+        let (_, need) = ask.missing(self.snapshot);
+        let topology = ask.group.topology.as_ref();
+        let allowed = topology.map(|topology| self.domains.allowed(topology, &ask.placed)).unwrap_or_default();
+        let free: Vec<Amounts> = allowed.iter().map(|domain| free_in(&self.room, domain)).collect();
+        let most = |resource: usize| free.iter().map(|free| get(free, resource)).max().unwrap_or(0);
+        let asked = || self.ledger.resources().iter().copied().filter(|resource| get(&need, *resource) > 0);
+        let short = asked().find(|resource| get(&need, *resource) > most(*resource));
+        let resource = short.or_else(|| asked().next()).unwrap_or(PODS);
+        WaitingOn::Domains {
+            tried,
+            highest_tier: topology.and_then(|topology| topology.highest_tier),
+            resource: names.name(resource).to_owned(),
+            asked: names.show(resource, get(&need, resource)),
+            largest: names.show(resource, most(resource)),
+        }
+    }
+
+    fn node_reason(&mut self, at: usize, pod: PodId) -> WaitingOn {
+        let snapshot = self.snapshot;
+        let known = &snapshot.pods[pod];
+        let shape = &snapshot.shapes[known.shape];
+        let supply = self.supply(known.shape, self.asks[at].queue);
+        if supply.nodes == 0 {
+            let hint = hint::selector(snapshot, shape);
+            let (nodes, refusals) = (self.room.nodes.len(), worded(&supply.refusals));
+            return WaitingOn::Nodes { pod: known.key.to_string(), nodes, refusals, hint };
+        }
+        let alike = self.missing_alike(at, pod);
+        self.room_reason(&shape.request, alike, &supply)
+    }
+
+    /// Counted once while nothing changes: many gangs that wait have the same shape.
+    fn supply(&mut self, shape: ShapeId, queue: usize) -> Rc<Supply> {
+        let generation = self.generation;
+        let known = self.supplies.get(&(shape, queue)).filter(|(counted, _)| *counted == generation);
+        if let Some((_, supply)) = known {
+            return supply.clone();
+        }
+        let groups = node_groups(&self.ledger, &self.room, queue);
+        let supply = Rc::new(self.room.with_candidates(shape, groups, |room, candidates| count(room, candidates)));
+        self.supplies.insert((shape, queue), (generation, supply.clone()));
+        supply
+    }
+
+    /// How many pods of this shape are missing to the minimum, or one if the minimum is there.
+    fn missing_alike(&self, at: usize, pod: PodId) -> usize {
+        let (snapshot, ask) = (self.snapshot, &self.asks[at]);
+        if ask.is_ready() {
+            return 1;
+        }
+        let mut tally = ask.tally.clone();
+        let mut alike = 0;
+        for other in ask.needed_first(snapshot) {
+            if tally.lack(ask.group).is_none() {
+                break;
+            }
+            tally.count(&snapshot.pods[other].role, ask.sub_group_of.get(&other));
+            alike += usize::from(snapshot.pods[other].shape == snapshot.pods[pod].shape);
+        }
+        alike.max(1)
+    }
+
+    fn room_reason(&mut self, request: &[i64], pods: usize, supply: &Supply) -> WaitingOn {
+        let names = &self.snapshot.names;
+        let times = i64::try_from(pods).unwrap_or(i64::MAX);
+        let asked: Vec<usize> =
+            self.ledger.resources().iter().copied().filter(|resource| get(request, *resource) > 0).collect();
+        let all = |resource: usize| get(request, resource).saturating_mul(times);
+        if let Some(resource) = asked.iter().copied().find(|r| get(request, *r) > supply.largest_total[*r]) {
+            let show = |amount| names.show(resource, amount);
+            let (asked, total) = (show(get(request, resource)), show(supply.largest_total[resource]));
+            return WaitingOn::TooLarge { resource: names.name(resource).to_owned(), asked, total, is_one_pod: true };
+        }
+        if let Some(resource) = asked.iter().copied().find(|r| all(*r) > supply.total[*r]) {
+            let show = |amount| names.show(resource, amount);
+            let (asked, total) = (show(all(resource)), show(supply.total[resource]));
+            return WaitingOn::TooLarge { resource: names.name(resource).to_owned(), asked, total, is_one_pod: false };
+        }
+        if let Some(resource) = asked.iter().copied().find(|r| all(*r) > supply.free[*r]) {
+            return WaitingOn::Room {
+                resource: names.name(resource).to_owned(),
+                asked: names.show(resource, all(resource)),
+                free: names.show(resource, supply.free[resource]),
+                holders: self.holders(resource, None),
+                when: None,
+            };
+        }
+        let resource = asked.first().copied().unwrap_or(PODS);
+        let name = names.name(resource).to_owned();
+        let each = names.show(resource, get(request, resource));
+        if supply.places_ever < pods {
+            return WaitingOn::TooFewPlaces { resource: name, pods, each, places: supply.places_ever };
+        }
+        let free = names.show(resource, supply.free[resource]);
+        let holders = self.holders(resource, None);
+        WaitingOn::Fragments { resource: name, pods, each, free, places: supply.places, holders }
+    }
+
+    /// Who holds most of a resource, in all or in one queue; looked up once per round.
+    fn holders(&mut self, resource: usize, queue: Option<usize>) -> Holders {
+        if let Some(known) = self.holders.get(&(resource, queue)) {
+            return known.clone();
+        }
+        let snapshot = self.snapshot;
+        let is_in = |gang: &Gang| {
+            let of = gang.group.as_ref().and_then(|group| self.ledger.find(&group.queue));
+            get(&gang.allocated, resource) > 0
+                && queue.is_none_or(|queue| of.is_some_and(|of| self.ledger.line(of).contains(&queue)))
+        };
+        let mut found: Vec<&Gang> = snapshot.gangs.iter().map(|(_, gang)| gang).filter(|gang| is_in(gang)).collect();
+        found.sort_by(|a, b| {
+            let amount = |gang: &Gang| get(&gang.allocated, resource);
+            (amount(b), &a.key).cmp(&(amount(a), &b.key))
+        });
+        let holder = |gang: &&Gang| Holder {
+            gang: gang.key.to_string(),
+            queue: gang.group.as_ref().map_or_else(String::new, |group| group.queue.to_string()),
+            amount: snapshot.names.show(resource, get(&gang.allocated, resource)),
+            until: self.ends(gang).and_then(|ends| Timestamp::from_second(ends).ok()),
+        };
+        let first = found.iter().take(SHOWN_MAX).map(holder).collect();
+        let holders = Holders { first, more: found.len().saturating_sub(SHOWN_MAX) };
+        self.holders.insert((resource, queue), holders.clone());
+        holders
+    }
+
+    /// When the gang will have ended, if that is known: by its own word, or when the last deadline of its pods is over.
+    fn ends(&self, gang: &Gang) -> Option<i64> {
+        let pods = || gang.members.iter().map(|pod| &self.snapshot.pods[*pod]).filter(|pod| pod.state.holds());
+        let started = pods().map(|pod| pod.started.unwrap_or(self.now)).max().or(Some(self.now));
+        let estimate = gang.group.as_ref().and_then(|group| group.estimate);
+        let promised = started.zip(estimate).map(|(started, estimate)| (started + estimate).max(self.now));
+        let deadlines: Option<Vec<i64>> = pods().map(|pod| pod.until).collect();
+        promised.or_else(|| deadlines.and_then(|deadlines| deadlines.into_iter().max()))
+    }
+}
+
+fn count(room: &Room, candidates: &Candidates) -> Supply {
+    let nothing = || vec![0; room.width()];
+    let refusals = candidates.refusals();
+    let mut supply = Supply {
+        nodes: 0,
+        free: nothing(),
+        total: nothing(),
+        largest_total: nothing(),
+        places: 0,
+        places_ever: 0,
+        refusals,
+    };
+    let fit = |have: &[i64]| {
+        let times = candidates.need.iter().map(|(number, need)| have[*number].max(0) / need);
+        times.min().map_or(0, |times| usize::try_from(times).unwrap_or(0))
+    };
+    for position in (0..room.nodes.len()).filter(|position| candidates.refusal(*position).is_none()) {
+        supply.nodes += 1;
+        supply.places += fit(room.free(position));
+        supply.places_ever += fit(room.total(position));
+        for resource in 0..room.width() {
+            let (free, total) = (room.free(position)[resource].max(0), room.total(position)[resource]);
+            supply.free[resource] += free;
+            supply.total[resource] += total;
+            supply.largest_total[resource] = supply.largest_total[resource].max(total);
+        }
+    }
+    supply
+}
+
+fn worded(refusals: &BTreeMap<Refusal, usize>) -> Vec<(String, usize)> {
+    refusals.iter().map(|(refusal, count)| (refusal.to_string(), *count)).collect()
+}
+
+/// All gangs that hold something, in the order in which they will have gone: what leaves already, what is known to end,
+/// then the longest running.
+pub fn ending_units(round: &Round) -> Vec<Unit> {
+    let snapshot = round.snapshot;
+    let unit = |pods: Vec<PodId>, until| Unit {
+        gang: None,
+        queue: None,
+        pods,
+        is_core: true,
+        cost: 0,
+        held: Amounts::new(),
+        until,
+        is_leaving: false,
+    };
+    let mut put: BTreeMap<GangId, Vec<PodId>> = BTreeMap::new();
+    for pod in round.room.put_pods() {
+        put.entry(snapshot.pods[pod].gang.unwrap_or(GangId::MAX)).or_default().push(pod);
+    }
+    let mut found = Vec::new();
+    for (id, gang) in snapshot.gangs.iter() {
+        let new = put.remove(&id).unwrap_or_default();
+        if gang.allocated.is_empty() && new.is_empty() {
+            continue;
+        }
+        let holds = |pod: &&PodId| {
+            matches!(snapshot.pods[**pod].state, State::Bound | State::Running) && !round.claimed.contains(pod)
+        };
+        let pods: Vec<PodId> = gang.members.iter().filter(holds).copied().chain(new).collect();
+        if !pods.is_empty() {
+            let ends = round.ends(gang);
+            let started = pods.iter().filter_map(|pod| snapshot.pods[*pod].started).min().unwrap_or(round.now);
+            found.push(((ends.is_none(), ends, started, &gang.key), unit(pods, ends)));
+        }
+    }
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    let leaving: Vec<PodId> = round.room.leaving().into_iter().filter(|pod| !round.claimed.contains(pod)).collect();
+    let until = leaving.iter().filter_map(|pod| snapshot.pods[*pod].until).max();
+    let first = (!leaving.is_empty()).then(|| unit(leaving, until));
+    first.into_iter().chain(found.into_iter().map(|(_, unit)| unit)).collect()
+}

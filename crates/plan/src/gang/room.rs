@@ -1,0 +1,263 @@
+//! A working copy of what is free, on which placing is tried: every step can be undone, so that all of a gang is kept
+//! or nothing.
+
+use super::amounts::Amounts;
+use super::candidates::Candidates;
+use super::objects::{Node, NodeId, PodId, Queue, ShapeId, State};
+use super::relations::View;
+use super::snapshot::Snapshot;
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// The pod goes onto the node at this position.
+    Put(PodId, u32),
+    /// The pod leaves the node at this position.
+    Remove(PodId, u32),
+}
+
+impl Step {
+    /// The pod that is put somewhere.
+    pub fn put(&self) -> Option<PodId> {
+        match self {
+            Step::Put(pod, _) => Some(*pod),
+            Step::Remove(..) => None,
+        }
+    }
+}
+
+/// Amounts kept free on a node for somebody.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hold {
+    pub position: u32,
+    pub amounts: Amounts,
+}
+
+#[derive(Debug)]
+pub struct Room<'a> {
+    pub snapshot: &'a Snapshot,
+    width: usize,
+    /// Sorted by name; a node's place here is its position.
+    pub nodes: Vec<&'a Node>,
+    positions: Vec<u32>,
+    total: Vec<i64>,
+    free: Vec<i64>,
+    pub steps: Vec<Step>,
+    /// Positions whose free amounts have changed, in order of time; heaps catch up by it.
+    pub changes: Vec<u32>,
+    candidates: BTreeMap<(ShapeId, u32), Candidates>,
+    pub views: BTreeMap<ShapeId, View>,
+    pub put_at: BTreeMap<u32, Vec<PodId>>,
+    put_of: BTreeMap<PodId, u32>,
+    /// How many of those keep others apart from them.
+    pub put_apart: usize,
+    pub gone: BTreeSet<PodId>,
+    pub is_without_ours: bool,
+}
+
+const NOWHERE: u32 = u32::MAX;
+/// Each list of candidates takes some 40 bytes per node; beyond so many they are made anew.
+const CANDIDATES_MAX: usize = 128;
+
+impl<'a> Room<'a> {
+    /// What is free now.
+    pub fn new(snapshot: &'a Snapshot) -> Room<'a> {
+        Self::with(snapshot, false)
+    }
+
+    /// What would be free if nothing of ours were placed.
+    pub fn without_ours(snapshot: &'a Snapshot) -> Room<'a> {
+        Self::with(snapshot, true)
+    }
+
+    fn with(snapshot: &'a Snapshot, is_without_ours: bool) -> Room<'a> {
+        let width = snapshot.names.width();
+        let mut room = Room {
+            snapshot,
+            width,
+            nodes: Vec::with_capacity(snapshot.nodes.len()),
+            positions: vec![NOWHERE; snapshot.nodes.bound()],
+            total: Vec::with_capacity(snapshot.nodes.len() * width),
+            free: Vec::with_capacity(snapshot.nodes.len() * width),
+            steps: Vec::new(),
+            changes: Vec::new(),
+            candidates: BTreeMap::new(),
+            views: BTreeMap::new(),
+            put_at: BTreeMap::new(),
+            put_of: BTreeMap::new(),
+            put_apart: 0,
+            gone: BTreeSet::new(),
+            is_without_ours,
+        };
+        for (number, node) in snapshot.nodes.iter().filter(|(_, node)| node.is_here) {
+            room.positions[number as usize] = room.nodes.len() as u32;
+            room.nodes.push(node);
+            let used = if is_without_ours { &node.foreign } else { &node.used };
+            for resource in 0..width {
+                let total = node.allocatable.get(resource).copied().unwrap_or(0);
+                room.total.push(total);
+                room.free.push(total - used.get(resource).copied().unwrap_or(0));
+            }
+        }
+        room
+    }
+
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    pub fn position(&self, node: NodeId) -> Option<usize> {
+        self.positions.get(node as usize).filter(|position| **position != NOWHERE).map(|position| *position as usize)
+    }
+
+    pub fn free(&self, position: usize) -> &[i64] {
+        &self.free[position * self.width..][..self.width]
+    }
+
+    pub fn total(&self, position: usize) -> &[i64] {
+        &self.total[position * self.width..][..self.width]
+    }
+
+    /// Of all nodes together.
+    pub fn total_of_all(&self) -> Amounts {
+        self.sum(&self.total)
+    }
+
+    fn sum(&self, all: &[i64]) -> Amounts {
+        let mut sum = vec![0_i64; self.width];
+        for one in all.chunks_exact(self.width) {
+            sum.iter_mut().zip(one).for_each(|(sum, one)| *sum = sum.saturating_add((*one).max(0)));
+        }
+        sum
+    }
+
+    fn change(&mut self, position: u32, amounts: &[i64], sign: i64) {
+        let base = position as usize * self.width;
+        for (number, amount) in amounts.iter().enumerate() {
+            self.free[base + number] += sign * amount;
+        }
+        self.changes.push(position);
+    }
+
+    pub fn put(&mut self, pod: PodId, position: usize) {
+        self.apply(Step::Put(pod, position as u32), 1);
+        self.steps.push(Step::Put(pod, position as u32));
+    }
+
+    /// Where the pod is, or was put in this room.
+    pub fn position_of(&self, pod: PodId) -> Option<usize> {
+        let put = self.put_of.get(&pod).map(|position| *position as usize);
+        put.or_else(|| self.snapshot.pods[pod].node.and_then(|node| self.position(node)))
+    }
+
+    /// Pods that were put in this room.
+    pub fn put_pods(&self) -> impl Iterator<Item = PodId> {
+        self.put_of.keys().copied()
+    }
+
+    /// Takes a pod off its node; nothing if its node is not here.
+    pub fn remove(&mut self, pod: PodId) {
+        if let Some(position) = self.position_of(pod).filter(|_| !self.gone.contains(&pod)) {
+            self.apply(Step::Remove(pod, position as u32), 1);
+            self.steps.push(Step::Remove(pod, position as u32));
+        }
+    }
+
+    fn apply(&mut self, step: Step, sign: i64) {
+        let (pod, position, is_put) = match step {
+            Step::Put(pod, position) => (pod, position, true),
+            Step::Remove(pod, position) => (pod, position, false),
+        };
+        let snapshot = self.snapshot;
+        let shape = &snapshot.shapes[snapshot.pods[pod].shape];
+        self.change(position, &shape.request, if is_put { -sign } else { sign });
+        match (is_put, sign > 0) {
+            (true, true) => {
+                self.put_at.entry(position).or_default().push(pod);
+                self.put_of.insert(pod, position);
+            }
+            (true, false) => {
+                self.put_at.get_mut(&position).and_then(Vec::pop);
+                self.put_of.remove(&pod);
+            }
+            (false, true) => drop(self.gone.insert(pod)),
+            (false, false) => drop(self.gone.remove(&pod)),
+        }
+        if is_put && !shape.apart.is_empty() {
+            self.put_apart = if sign > 0 { self.put_apart + 1 } else { self.put_apart - 1 };
+        }
+        if !self.views.is_empty() {
+            let more = if is_put == (sign > 0) { 1 } else { -1 };
+            let (snapshot, labels) = (self.snapshot, &self.nodes[position as usize].labels);
+            self.views.values_mut().for_each(|view| view.count(snapshot, pod, labels, more));
+        }
+    }
+
+    /// Undoes all steps after the first `kept`.
+    pub fn undo_to(&mut self, kept: usize) {
+        while self.steps.len() > kept {
+            let step = self.steps.pop().expect("the list is longer than what is kept");
+            self.apply(step, -1);
+        }
+    }
+
+    /// Keeps amounts free, or gives them back (`sign` 1 or -1).
+    pub fn hold(&mut self, holds: &[Hold], sign: i64) {
+        holds.iter().for_each(|hold| self.change(hold.position, &hold.amounts, -sign));
+    }
+
+    /// The candidates for a shape, made when first asked for.
+    pub fn with_candidates<T>(
+        &mut self,
+        shape: ShapeId,
+        queue: Option<(u32, &Queue)>,
+        ask: impl FnOnce(&Room, &mut Candidates) -> T,
+    ) -> T {
+        let key = (shape, queue.map_or(NOWHERE, |(number, _)| number));
+        let made = self.candidates.remove(&key);
+        let mut candidates =
+            made.unwrap_or_else(|| Candidates::new(self, &self.snapshot.shapes[shape], queue.map(|(_, queue)| queue)));
+        let answer = ask(self, &mut candidates);
+        if self.candidates.len() >= CANDIDATES_MAX {
+            self.candidates.clear();
+        }
+        self.candidates.insert(key, candidates);
+        answer
+    }
+
+    /// Makes sure that the view of what is where is there for a shape that cares.
+    pub fn ensure_view(&mut self, shape: ShapeId) {
+        if !self.views.contains_key(&shape) {
+            let view = View::new(self, shape);
+            self.views.insert(shape, view);
+        }
+    }
+
+    /// Pods that hold something on a node, as things stand in this room, and the node's position.
+    pub fn standing(&self) -> impl Iterator<Item = (PodId, usize)> {
+        let on_nodes = self.nodes.iter().enumerate().flat_map(|(at, node)| node.pods.iter().map(move |pod| (*pod, at)));
+        let stays = |pod: &PodId| {
+            let known = &self.snapshot.pods[*pod];
+            known.state.holds() && !self.gone.contains(pod) && !(self.is_without_ours && known.is_ours)
+        };
+        let put = self.put_of.iter().map(|(pod, at)| (*pod, *at as usize));
+        on_nodes.filter(move |(pod, _)| stays(pod)).chain(put.filter(|(pod, _)| !self.gone.contains(pod)))
+    }
+
+    /// Pods on one node, as things stand in this room.
+    pub fn standing_at(&self, position: usize) -> impl Iterator<Item = PodId> {
+        let stays = |pod: &&PodId| {
+            let known = &self.snapshot.pods[**pod];
+            known.state.holds() && !self.gone.contains(pod) && !(self.is_without_ours && known.is_ours)
+        };
+        let put = self.put_at.get(&(position as u32)).into_iter().flatten();
+        self.nodes[position].pods.iter().filter(stays).chain(put.filter(|pod| !self.gone.contains(pod))).copied()
+    }
+
+    /// Pods that are on their way out.
+    pub fn leaving(&self) -> Vec<PodId> {
+        let nodes = self.nodes.iter().filter(|node| node.leaving.iter().any(|amount| *amount > 0));
+        let pods = nodes.flat_map(|node| node.pods.iter().copied());
+        pods.filter(|pod| self.snapshot.pods[*pod].state == State::Leaving).collect()
+    }
+}

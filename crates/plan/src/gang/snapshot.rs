@@ -1,0 +1,425 @@
+//! Everything that placing needs to know, kept up to date one object at a time.
+//!
+//! `see` takes an object that is new or has changed, `forget` one that has gone. The result does not depend on the order
+//! of the calls: pods may come before their group or their node.
+
+use super::amounts::{self, Amounts, Names};
+use super::objects::{
+    Budget, Claim, Class, Gang, GangId, Group, HyperNode, Key, Node, NodeId, Phase, Pod, PodId, Queue, Quota, ShapeId,
+    State,
+};
+use super::shape::{self, Shape};
+use super::slots::Slots;
+use super::strings::{Labels, Strings};
+use super::terms::{NodeTerm, required_terms};
+use super::{policy::Policy, read};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use volley_api::kube::{at, text};
+use volley_api::volcano::keys;
+
+/// What can be seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Node,
+    Pod,
+    PodGroup,
+    Queue,
+    PriorityClass,
+    DisruptionBudget,
+    Claim,
+    Volume,
+    StorageClass,
+    Namespace,
+    ResourceQuota,
+    HyperNode,
+    Numatopology,
+}
+
+/// Labels by which other schedulers' users name their group.
+const GROUP_LABELS: [&str; 2] = ["scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io"];
+const GROUP_MARKS: [&str; 2] = [keys::GROUP, "scheduling.volcano.sh/group-name"];
+const ROLE_LABELS: [&str; 2] = [keys::TASK, "training.kubeflow.org/replica-type"];
+const INDEX_LABELS: [&str; 2] = [keys::INDEX, "training.kubeflow.org/replica-index"];
+const CRITICAL: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
+/// Namespaces cannot hold a slash: no PodGroup has such a key.
+const SINGLE: &str = "pod/";
+
+#[derive(Debug, Clone, Default)]
+pub struct Snapshot {
+    pub policy: Policy,
+    /// Pods of these are ours; of the second, also those that have no group.
+    pub schedulers: Vec<String>,
+    pub plain_schedulers: Vec<String>,
+    pub names: Names,
+    strings: Strings,
+    pub nodes: Slots<Arc<str>, Node>,
+    pub pods: Slots<Key, Pod>,
+    pub gangs: Slots<Key, Gang>,
+    pub shapes: Slots<String, Shape>,
+    shape_keys: BTreeMap<ShapeId, String>,
+    pub queues: BTreeMap<Arc<str>, Queue>,
+    pub classes: BTreeMap<Arc<str>, i64>,
+    pub default_classes: BTreeMap<Arc<str>, i64>,
+    pub budgets: BTreeMap<(String, String), Budget>,
+    pub claims: BTreeMap<(String, String), Claim>,
+    pub volumes: BTreeMap<String, Option<Vec<NodeTerm>>>,
+    pub storage_classes: BTreeMap<String, Class>,
+    pub namespaces: BTreeMap<String, Labels>,
+    pub quotas: BTreeMap<(String, String), Quota>,
+    pub hyper_nodes: BTreeMap<String, HyperNode>,
+    /// Pods on nodes that keep others away.
+    pub keeping_apart: BTreeSet<PodId>,
+}
+
+impl Snapshot {
+    /// `schedulers` names whose pods are placed; of `plain_schedulers`, those without a group too, each alone.
+    pub fn new(policy: Policy, schedulers: &[&str], plain_schedulers: &[&str]) -> Snapshot {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Snapshot {
+            policy,
+            schedulers: owned(schedulers),
+            plain_schedulers: owned(plain_schedulers),
+            ..Snapshot::default()
+        }
+    }
+
+    pub fn see(&mut self, kind: Kind, object: &Value) {
+        let name = text(object, "metadata.name");
+        let pair = || (text(object, "metadata.namespace").to_owned(), name.to_owned());
+        match kind {
+            Kind::Node => {
+                let number = self.node_id(name);
+                read::node(&mut self.nodes[number], object, &mut self.names, &mut self.strings);
+            }
+            Kind::Pod => self.see_pod(object),
+            Kind::PodGroup => {
+                let group = read::group(object, &mut self.names, &mut self.strings);
+                let number = self.gang_id(self.key(text(object, "metadata.namespace"), name));
+                self.gangs[number].group = Some(group);
+            }
+            Kind::Queue => {
+                let queue = read::queue(object, &mut self.names, &mut self.strings);
+                self.queues.insert(name.into(), queue);
+            }
+            Kind::PriorityClass => self.see_class(object),
+            Kind::DisruptionBudget => drop(self.budgets.insert(pair(), read::budget(object))),
+            Kind::Claim => drop(self.claims.insert(pair(), read::claim(object))),
+            Kind::Volume => {
+                let terms = required_terms(at(object, "spec.nodeAffinity.required"));
+                self.volumes.insert(name.to_owned(), terms);
+            }
+            Kind::StorageClass => drop(self.storage_classes.insert(name.to_owned(), read::class(object))),
+            Kind::Namespace => {
+                let labels = self.strings.labels(at(object, "metadata.labels"));
+                self.namespaces.insert(name.to_owned(), labels);
+            }
+            Kind::ResourceQuota => drop(self.quotas.insert(pair(), read::quota(object))),
+            Kind::HyperNode => drop(self.hyper_nodes.insert(name.to_owned(), read::hyper_node(object))),
+            Kind::Numatopology => {
+                let number = self.node_id(name);
+                let node = &mut self.nodes[number];
+                node.cells = read::numa_cells(object);
+                node.numa_policy = text(object, "spec.policies.TopologyManagerPolicy").to_owned();
+            }
+        }
+    }
+
+    /// Cluster-wide kinds have no namespace.
+    pub fn forget(&mut self, kind: Kind, namespace: &str, name: &str) {
+        let pair = || (namespace.to_owned(), name.to_owned());
+        match kind {
+            Kind::Node => {
+                if let Some(number) = self.nodes.find(name) {
+                    self.nodes[number].is_here = false;
+                    self.tidy_node(number);
+                }
+            }
+            Kind::Pod => self.forget_pod(&self.key(namespace, name)),
+            Kind::PodGroup => {
+                if let Some(number) = self.gangs.find(&self.key(namespace, name)) {
+                    self.gangs[number].group = None;
+                    self.tidy_gang(number);
+                }
+            }
+            Kind::Queue => drop(self.queues.remove(name)),
+            Kind::PriorityClass => {
+                self.classes.remove(name);
+                self.default_classes.remove(name);
+            }
+            Kind::DisruptionBudget => drop(self.budgets.remove(&pair())),
+            Kind::Claim => drop(self.claims.remove(&pair())),
+            Kind::Volume => drop(self.volumes.remove(name)),
+            Kind::StorageClass => drop(self.storage_classes.remove(name)),
+            Kind::Namespace => drop(self.namespaces.remove(name)),
+            Kind::ResourceQuota => drop(self.quotas.remove(&pair())),
+            Kind::HyperNode => drop(self.hyper_nodes.remove(name)),
+            Kind::Numatopology => {
+                if let Some(number) = self.nodes.find(name) {
+                    self.nodes[number].cells.clear();
+                    self.tidy_node(number);
+                }
+            }
+        }
+    }
+
+    fn key(&self, namespace: &str, name: &str) -> Key {
+        Key { namespace: namespace.into(), name: name.into() }
+    }
+
+    fn see_class(&mut self, class: &Value) {
+        let name: Arc<str> = text(class, "metadata.name").into();
+        let value = class.get("value").and_then(Value::as_i64).unwrap_or(0);
+        self.classes.insert(name.clone(), value);
+        self.default_classes.remove(&name);
+        if class.get("globalDefault") == Some(&Value::Bool(true)) {
+            self.default_classes.insert(name, value);
+        }
+    }
+
+    fn node_id(&mut self, name: &str) -> NodeId {
+        let name = self.strings.keep(name);
+        let empty = || Node {
+            name: name.clone(),
+            is_here: false,
+            is_ready: false,
+            is_cordoned: false,
+            labels: Labels::default(),
+            taints: Vec::new(),
+            allocatable: Amounts::new(),
+            used: Amounts::new(),
+            leaving: Amounts::new(),
+            foreign: Amounts::new(),
+            pods: BTreeSet::new(),
+            cells: Vec::new(),
+            numa_policy: String::new(),
+        };
+        self.nodes.ensure(name.clone(), empty)
+    }
+
+    fn tidy_node(&mut self, number: NodeId) {
+        let node = &self.nodes[number];
+        if !node.is_here && node.pods.is_empty() && node.cells.is_empty() {
+            let name = node.name.clone();
+            self.nodes.remove(&*name);
+        }
+    }
+
+    fn gang_id(&mut self, key: Key) -> GangId {
+        let is_single = key.namespace.starts_with(SINGLE);
+        let empty = || Gang {
+            key: key.clone(),
+            group: None,
+            is_single,
+            members: BTreeSet::new(),
+            pending: 0,
+            ready: 0,
+            allocated: Amounts::new(),
+        };
+        self.gangs.ensure(key.clone(), empty)
+    }
+
+    fn tidy_gang(&mut self, number: GangId) {
+        let gang = &self.gangs[number];
+        if gang.members.is_empty() && (gang.group.is_none() || gang.is_single) {
+            let key = gang.key.clone();
+            self.gangs.remove(&key);
+        }
+    }
+
+    fn shape_id(&mut self, pod: &Value) -> ShapeId {
+        let key = shape::key(pod);
+        if let Some(number) = self.shapes.find(&key) {
+            return number;
+        }
+        let shape = shape::read(pod, &mut self.names);
+        let number = self.shapes.ensure(key.clone(), || shape);
+        self.shape_keys.insert(number, key);
+        number
+    }
+
+    fn see_pod(&mut self, object: &Value) {
+        let key = Key {
+            namespace: self.strings.keep(text(object, "metadata.namespace")),
+            name: text(object, "metadata.name").into(),
+        };
+        let is_ours =
+            self.schedulers.iter().chain(&self.plain_schedulers).any(|n| n == text(object, "spec.schedulerName"));
+        // It counts no more when it is placed and replaced by one of the same name, so what was known goes first. The new
+        // shape is taken before that, so that it is not made anew when it is the old one.
+        let shape = self.shape_id(object);
+        self.shapes[shape].uses += 1;
+        self.forget_pod(&key);
+        self.shapes[shape].uses -= 1;
+        let gang = if is_ours { self.gang_of(object, &key) } else { None };
+        let node = Some(text(object, "spec.nodeName")).filter(|name| !name.is_empty()).map(|name| self.node_id(name));
+        let pod = self.pod(object, Pod { gang, node, ..self.blank(key.clone(), shape, is_ours) });
+        let number = self.pods.ensure(key, || pod);
+        self.count(number, true);
+    }
+
+    fn blank(&self, key: Key, shape: ShapeId, is_ours: bool) -> Pod {
+        let empty: Arc<str> = "".into();
+        Pod {
+            is_critical: &*key.namespace == "kube-system",
+            key,
+            uid: empty.clone(),
+            gang: None,
+            shape,
+            node: None,
+            state: State::Pending,
+            role: empty.clone(),
+            told: empty,
+            index: 0,
+            priority: 0,
+            is_ours,
+            is_preemptable: true,
+            never_preempts: false,
+            numa_policy: None,
+            created: 0,
+            started: None,
+            until: None,
+            cooldown: 0,
+            nominated: None,
+            labels: Labels::default(),
+        }
+    }
+
+    fn pod(&mut self, object: &Value, blank: Pod) -> Pod {
+        let label = |keys: &[&str]| {
+            let labels = at(object, "metadata.labels");
+            let find = |key: &&str| {
+                let label = labels.and_then(|labels| labels.get(*key)).and_then(Value::as_str);
+                Some(read::annotation(object, key)).filter(|mark| !mark.is_empty()).or(label)
+            };
+            keys.iter().find_map(find)
+        };
+        let own = at(object, "spec.priority").and_then(Value::as_i64).unwrap_or(0);
+        let marked = read::annotation(object, "volcano.sh/task-priority").parse().ok();
+        let started = read::started(object);
+        let deadline = at(object, "spec.activeDeadlineSeconds").and_then(Value::as_i64);
+        let leaves = read::seconds(object, "metadata.deletionTimestamp");
+        let last = || blank.key.name.rsplit('-').next().and_then(|part| part.parse().ok());
+        Pod {
+            uid: text(object, "metadata.uid").into(),
+            state: read::state(object),
+            role: self.strings.keep(label(&ROLE_LABELS).unwrap_or("")),
+            index: label(&INDEX_LABELS).and_then(|index| index.parse().ok()).or_else(last).unwrap_or(0),
+            priority: marked.unwrap_or(own),
+            is_preemptable: read::is_preemptable(object),
+            is_critical: blank.is_critical || CRITICAL.contains(&text(object, "spec.priorityClassName")),
+            never_preempts: text(object, "spec.preemptionPolicy") == "Never",
+            numa_policy: read::numa_policy(object),
+            created: read::seconds(object, "metadata.creationTimestamp").unwrap_or(0),
+            started,
+            until: leaves.or_else(|| Some(read::seconds(object, "status.startTime").or(started)? + deadline?)),
+            cooldown: read::cooldown(object),
+            nominated: Some(text(object, "status.nominatedNodeName"))
+                .filter(|n| !n.is_empty())
+                .map(|n| self.strings.keep(n)),
+            told: self.strings.keep(read::told(object)),
+            labels: self.strings.labels(at(object, "metadata.labels")),
+            ..blank
+        }
+    }
+
+    /// KEY-1, coscheduling's labels, or for plain schedulers a gang of its own.
+    fn gang_of(&mut self, pod: &Value, key: &Key) -> Option<GangId> {
+        let labels = at(pod, "metadata.labels");
+        let label = |name: &&str| labels.and_then(|labels| labels.get(*name)).and_then(Value::as_str);
+        let marks = GROUP_MARKS.iter().map(|mark| read::annotation(pod, mark)).find(|name| !name.is_empty());
+        if let Some(name) = marks.or_else(|| GROUP_LABELS.iter().find_map(label)) {
+            return Some(self.gang_id(Key { namespace: key.namespace.clone(), name: name.into() }));
+        }
+        let is_plain = self.plain_schedulers.iter().any(|name| name == text(pod, "spec.schedulerName"));
+        if !is_plain {
+            return None;
+        }
+        let alone = Key { namespace: format!("{SINGLE}{}", key.namespace).into(), name: key.name.clone() };
+        let number = self.gang_id(alone);
+        let group = Group {
+            uid: text(pod, "metadata.uid").into(),
+            queue: self.strings.keep("default"),
+            class: self.strings.keep(text(pod, "spec.priorityClassName")),
+            members_min: 1,
+            tasks_min: BTreeMap::new(),
+            divisions: Vec::new(),
+            resources_min: None,
+            phase: Phase::Inqueue,
+            created: read::seconds(pod, "metadata.creationTimestamp").unwrap_or(0),
+            topology: None,
+            domain: None,
+            patience: None,
+            estimate: None,
+            status: Value::Null,
+        };
+        self.gangs[number].group = Some(group);
+        Some(number)
+    }
+
+    fn forget_pod(&mut self, key: &Key) {
+        let Some(number) = self.pods.find(key) else { return };
+        self.count(number, false);
+        let pod = self.pods.remove(key).expect("it was found");
+        if let Some(node) = pod.node {
+            self.tidy_node(node);
+        }
+        if let Some(gang) = pod.gang {
+            self.tidy_gang(gang);
+        }
+        if self.shapes[pod.shape].uses == 0 {
+            let key = self.shape_keys.remove(&pod.shape).expect("every shape has its key");
+            self.shapes.remove(&key);
+        }
+    }
+
+    /// Adds the pod to all sums that it is part of, or takes it out again.
+    fn count(&mut self, number: PodId, is_new: bool) {
+        let pod = &self.pods[number];
+        let change: fn(&mut Amounts, &[i64]) = if is_new { amounts::add } else { amounts::take };
+        let step = |total: &mut usize| *total = if is_new { *total + 1 } else { *total - 1 };
+        let shape = &mut self.shapes[pod.shape];
+        step(&mut shape.uses);
+        if let Some(node) = pod.node {
+            let node = &mut self.nodes[node];
+            if is_new {
+                node.pods.insert(number)
+            } else {
+                node.pods.remove(&number)
+            };
+            if pod.state.holds() {
+                change(&mut node.used, &shape.request);
+                if pod.state == State::Leaving {
+                    change(&mut node.leaving, &shape.request);
+                }
+                if !pod.is_ours {
+                    change(&mut node.foreign, &shape.request);
+                }
+                if !shape.apart.is_empty() {
+                    if is_new {
+                        self.keeping_apart.insert(number)
+                    } else {
+                        self.keeping_apart.remove(&number)
+                    };
+                }
+            }
+        }
+        let Some(gang) = pod.gang else { return };
+        let gang = &mut self.gangs[gang];
+        if is_new {
+            gang.members.insert(number)
+        } else {
+            gang.members.remove(&number)
+        };
+        if pod.state == State::Pending {
+            step(&mut gang.pending);
+        }
+        if pod.state.is_ready() {
+            step(&mut gang.ready);
+        }
+        if pod.state.holds() && pod.node.is_some() {
+            change(&mut gang.allocated, &shape.request);
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Which nodes suit a pod, what a gang hears if none does, and which of several is chosen.
+
+use super::world::{GPU, World, at, key};
+use crate::gang::policy::Policy;
+use crate::gang::snapshot::Kind;
+use serde_json::{Value, json};
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+
+/// One pod `p` with this spec in a world with nodes `a` and `b`: where it goes, or why it waits.
+fn outcome(a: Value, b: Value, spec: Value) -> String {
+    let mut world = World::new();
+    world.node("a", 1, a);
+    world.node("b", 1, b);
+    world.group("g", 1, json!({}));
+    world.pod("p", "g", 1, json!({ "spec": spec }));
+    told(&world)
+}
+
+fn told(world: &World) -> String {
+    let placement = world.place();
+    match placement.bind.as_slice() {
+        [] => world.why("g"),
+        binds => binds.iter().map(|bind| format!("{}>{}", bind.pod.key.name, bind.node)).collect::<Vec<_>>().join(" "),
+    }
+}
+
+#[test]
+fn a_pod_goes_only_where_the_node_lets_it() {
+    let plain = || json!({});
+    let tainted = || json!({"spec": {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}});
+    let wished = || json!({"spec": {"taints": [{"key": "k", "effect": "PreferNoSchedule"}]}});
+    let cordoned = || json!({"spec": {"unschedulable": true}});
+    let unready = || json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
+    assert_eq!(outcome(plain(), plain(), json!({})), "p>a");
+    assert_eq!(outcome(tainted(), plain(), json!({})), "p>b");
+    assert_eq!(outcome(wished(), plain(), json!({})), "p>b");
+    assert_eq!(outcome(cordoned(), plain(), json!({})), "p>b");
+    assert_eq!(outcome(tainted(), unready(), json!({"tolerations": [{"key": "k", "operator": "Exists"}]})), "p>a");
+    assert_eq!(
+        outcome(cordoned(), unready(), json!({})),
+        "no node can take pod d/p: 0/2 nodes are available: 1 node(s) were not ready, 1 node(s) were unschedulable"
+    );
+}
+
+#[test]
+fn selectors_and_affinity_choose_nodes_and_a_typo_gets_a_hint() {
+    let labelled = |value: &str| json!({"metadata": {"labels": {"disk": value, "size": "4"}}});
+    let choose = |spec| outcome(labelled("fast"), labelled("slow"), spec);
+    assert_eq!(choose(json!({"nodeSelector": {"disk": "slow"}})), "p>b");
+    let refused =
+        "no node can take pod d/p: 0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector";
+    assert_eq!(
+        choose(json!({"nodeSelector": {"disk": "fsat"}})),
+        format!("{refused}; no node has disk=fsat; did you mean disk=fast?")
+    );
+    assert_eq!(
+        choose(json!({"nodeSelector": {"dsk": "fast"}})),
+        format!("{refused}; no node has a label dsk; did you mean disk?")
+    );
+    let required = |operator: &str, values: Value, key: &str| {
+        let term = json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
+        json!({"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term]}}}})
+    };
+    assert_eq!(choose(required("NotIn", json!(["fast"]), "disk")), "p>b");
+    assert_eq!(choose(required("Gt", json!(["3"]), "size")), "p>a");
+    assert!(choose(required("Lt", json!(["3"]), "size")).starts_with(refused));
+    let fields =
+        json!({"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}]});
+    assert_eq!(choose(json!({"affinity": {"nodeAffinity": {REQUIRED: fields}}})), "p>b");
+    let wish = json!({"weight": 10, "preference": {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["slow"]}]}});
+    let preferred = json!({"preferredDuringSchedulingIgnoredDuringExecution": [wish]});
+    assert_eq!(choose(json!({"affinity": {"nodeAffinity": preferred}})), "p>b");
+}
+
+/// A world of two nodes in two zones with a pod of `app` on the first.
+fn neighbours(spec: Value) -> String {
+    let mut world = World::new();
+    for name in ["a", "b"] {
+        world.node(name, 8, json!({"metadata": {"labels": {"zone": format!("z{name}")}}}));
+    }
+    world.gang("other", 1, 1, 1, json!({}));
+    assert_eq!(world.step(), ["other-0>a"]);
+    world.group("g", 2, json!({}));
+    for index in 0..2 {
+        world.pod(&format!("p{index}"), "g", 1, json!({ "spec": spec }));
+    }
+    told(&world)
+}
+
+#[test]
+fn pods_stay_near_apart_and_spread_as_they_ask() {
+    let term = |app: &str| json!({"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "zone"});
+    let affinity = |kind: &str, app: &str| json!({"affinity": {kind: {REQUIRED: [term(app)]}}});
+    assert_eq!(neighbours(affinity("podAffinity", "other")), "p0>a p1>a");
+    assert_eq!(neighbours(affinity("podAffinity", "g")), "p0>a p1>a");
+    assert_eq!(neighbours(affinity("podAntiAffinity", "other")), "p0>b p1>b");
+    assert_eq!(neighbours(affinity("podAntiAffinity", "g")), "p0>a p1>b");
+    assert_eq!(
+        neighbours(affinity("podAffinity", "nobody")),
+        "2 pods have no place beside the pods that run: 2 node(s) didn't match pod affinity rules"
+    );
+    let spread = |skew: i64, action: &str| {
+        let selector = json!({"matchLabels": {"app": "g"}});
+        json!({"topologySpreadConstraints": [{"maxSkew": skew, "topologyKey": "zone", "whenUnsatisfiable": action,
+            "labelSelector": selector}]})
+    };
+    assert_eq!(neighbours(spread(1, "DoNotSchedule")), "p0>a p1>b");
+    assert_eq!(neighbours(spread(2, "DoNotSchedule")), "p0>a p1>a");
+    assert_eq!(neighbours(spread(2, "ScheduleAnyway")), "p0>a p1>b");
+    let lean = json!({"weight": 100, "podAffinityTerm": term("other")});
+    let leaning = json!({"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [lean]}}});
+    assert_eq!(neighbours(leaning), "p0>b p1>b");
+}
+
+#[test]
+fn a_pod_that_keeps_others_away_is_left_alone() {
+    let mut world = World::new();
+    world.node("a", 8, json!({}));
+    let term = json!({"labelSelector": {"matchLabels": {"app": "g"}}, "topologyKey": "kubernetes.io/hostname"});
+    world.group("shy", 1, json!({}));
+    world.pod("shy-0", "shy", 1, json!({"spec": {"affinity": {"podAntiAffinity": {REQUIRED: [term]}}}}));
+    assert_eq!(world.step(), ["shy-0>a"]);
+    world.gang("g", 1, 1, 1, json!({}));
+    let expected =
+        "1 pods have no place beside the pods that run: 1 node(s) didn't satisfy existing pods anti-affinity rules";
+    assert_eq!(told(&world), expected);
+}
+
+#[test]
+fn a_port_of_the_machine_is_given_once() {
+    let mut world = World::new();
+    world.node("a", 8, json!({}));
+    world.node("b", 8, json!({}));
+    world.group("g", 2, json!({}));
+    for index in 0..2 {
+        let ports = json!([{"containerPort": 80, "hostPort": 80}]);
+        let requests = json!({GPU: "1"});
+        let container = json!({"name": "c", "ports": ports, "resources": {"requests": requests}});
+        world.pod(&format!("p{index}"), "g", 1, json!({"spec": {"containers": [container]}}));
+    }
+    assert_eq!(told(&world), "p0>a p1>b");
+}
+
+#[test]
+fn a_volume_decides_where_its_pod_goes() {
+    let with_claim = |claim: Option<Value>| {
+        let mut world = World::new();
+        world.node("a", 1, json!({}));
+        world.node("b", 1, json!({}));
+        let affinity = json!({"nodeSelectorTerms": [{"matchExpressions":
+            [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["b"]}]}]});
+        world.see(Kind::Volume, &json!({"metadata": {"name": "v"}, "spec": {"nodeAffinity": {"required": affinity}}}));
+        world.see(
+            Kind::StorageClass,
+            &json!({"metadata": {"name": "late"}, "volumeBindingMode": "WaitForFirstConsumer"}),
+        );
+        if let Some(claim) = claim {
+            world.see(Kind::Claim, &claim);
+        }
+        world.group("g", 1, json!({}));
+        let volume = json!({"name": "x", "persistentVolumeClaim": {"claimName": "c"}});
+        world.pod("p", "g", 1, json!({"spec": {"volumes": [volume]}}));
+        told(&world)
+    };
+    let claim = |spec: Value, phase: &str| {
+        Some(json!({"metadata": {"name": "c", "namespace": "d"}, "spec": spec, "status": {"phase": phase}}))
+    };
+    assert_eq!(with_claim(claim(json!({"volumeName": "v"}), "Bound")), "p>b");
+    assert_eq!(with_claim(claim(json!({"storageClassName": "late"}), "Pending")), "p>a");
+    assert_eq!(with_claim(None), "persistentvolumeclaim \"c\" not found; create it");
+    let unbound = "persistentvolumeclaim \"c\" is not bound to a volume yet";
+    assert_eq!(with_claim(claim(json!({"storageClassName": "now"}), "Pending")), unbound);
+}
+
+#[test]
+fn a_numa_cell_is_large_enough_or_the_node_is_refused() {
+    let mut world = World::new();
+    world.node("a", 8, json!({}));
+    let cpus: serde_json::Map<String, Value> =
+        (0..8).map(|cpu| (cpu.to_string(), json!({"numa": cpu / 4, "socket": 0, "core": cpu}))).collect();
+    world.see(
+        Kind::Numatopology,
+        &json!({"metadata": {"name": "a"},
+        "spec": {"numares": {"cpu": {"allocatable": "0-5"}}, "cpuDetail": cpus}}),
+    );
+    let pod = |world: &mut World, name: &str, cpu: &str| {
+        let amounts = json!({"cpu": cpu, "memory": "1Gi"});
+        let container = json!({"name": "c", "resources": {"requests": amounts, "limits": amounts}});
+        let marks = json!({"volcano.sh/numa-topology-policy": "single-numa-node"});
+        world.pod(name, "g", 0, json!({"metadata": {"annotations": marks}, "spec": {"containers": [container]}}));
+    };
+    world.group("g", 2, json!({}));
+    pod(&mut world, "p0", "4");
+    pod(&mut world, "p1", "2");
+    assert_eq!(told(&world), "p0>a p1>a");
+    pod(&mut world, "p1", "3");
+    assert!(told(&world).starts_with("1 pods have no place beside the pods that run: 1 node(s) had no NUMA cell"));
+}
+
+// NT-1, NT-3, NT-4, NT-9
+#[test]
+fn a_hard_topology_keeps_a_gang_in_one_domain() {
+    let mut world = World::new();
+    for name in ["a", "b", "c", "d"] {
+        world.node(name, 2, json!({}));
+    }
+    let domain = |world: &mut World, name: &str, tier: i64, members: &[(&str, &str)]| {
+        let member = |(kind, name): &(&str, &str)| json!({"type": kind, "selector": {"exactMatch": {"name": name}}});
+        let members: Vec<Value> = members.iter().map(member).collect();
+        world.see(Kind::HyperNode, &json!({"metadata": {"name": name}, "spec": {"tier": tier, "members": members}}));
+    };
+    let topology = |tier: i64| json!({"spec": {"networkTopology": {"mode": "hard", "highestTierAllowed": tier}}});
+    world.gang("g", 3, 4, 1, topology(1));
+    assert_eq!(world.why("g"), "needs a network domain, but no HyperNode is known yet");
+    domain(&mut world, "s0", 1, &[("Node", "a"), ("Node", "b")]);
+    domain(&mut world, "s1", 1, &[("Node", "c"), ("Node", "d")]);
+    domain(&mut world, "top", 2, &[("HyperNode", "s0"), ("HyperNode", "s1")]);
+    world.gang("first", 1, 1, 1, json!({"spec": {"priorityClassName": ""}, "metadata": {"creationTimestamp": at(1)}}));
+    let placement = world.place();
+    assert_eq!(placement.domains[&key("g")], "s0");
+    world.apply(&placement);
+    let nodes: Vec<&str> = placement.bind.iter().map(|bind| &*bind.node).collect();
+    assert!(nodes.iter().all(|node| ["a", "b"].contains(node)), "{nodes:?}");
+    // The fourth pod would fit elsewhere, but stays with its gang.
+    let waiting = &world.place().waiting;
+    assert!(waiting.get(&key("g")).is_none_or(|waiting| waiting.has_minimum));
+    world.gang("h", 5, 5, 1, topology(1));
+    assert!(world.why("h").starts_with("needs 5 nvidia.com/gpu in one network domain up to tier 1; of 2 domains"));
+}
+
+// NT-5
+#[test]
+fn a_soft_topology_is_near_if_it_can_and_far_if_it_must() {
+    let mut world = World::new();
+    for name in ["a", "b", "c"] {
+        world.node(name, 2, json!({}));
+    }
+    for (name, nodes) in [("s0", "^a$"), ("s1", "^[bc]$")] {
+        let member = json!({"type": "Node", "selector": {"regexMatch": {"pattern": nodes}}});
+        world.see(Kind::HyperNode, &json!({"metadata": {"name": name}, "spec": {"tier": 1, "members": [member]}}));
+    }
+    let soft = json!({"spec": {"networkTopology": {"mode": "soft"}}});
+    world.gang("g", 3, 3, 1, soft.clone());
+    assert_eq!(world.step(), ["g-0>b", "g-1>b", "g-2>c"]);
+    world.gang("h", 3, 3, 1, soft);
+    assert_eq!(world.step().len(), 3);
+}
+
+// CFG-1
+#[test]
+fn the_weights_say_whether_nodes_are_packed_or_pods_spread() {
+    let file = |plugin: Value| json!({"actions": "allocate", "tiers": [{"plugins": [plugin]}]});
+    let nodes_of = |policy: Policy| {
+        let mut world = World::with(policy);
+        world.node("a", 8, json!({}));
+        world.node("b", 8, json!({}));
+        world.gang("g", 2, 2, 1, json!({}));
+        world.step()
+    };
+    let packed = Policy::read(&file(json!({"name": "binpack"}))).unwrap().0;
+    let spread = Policy::read(&file(json!({"name": "nodeorder"}))).unwrap().0;
+    assert_eq!(nodes_of(packed), ["g-0>a", "g-1>a"]);
+    assert_eq!(nodes_of(spread), ["g-0>a", "g-1>b"]);
+}

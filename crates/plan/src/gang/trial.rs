@@ -1,0 +1,147 @@
+//! What must go before a gang fits: the shortest beginning of a list of units, then without what turns out not to help.
+
+use super::amounts::{Amounts, add};
+use super::objects::{GangId, PodId};
+use super::room::{Hold, Room, Step};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Pods that go together or not at all.
+#[derive(Debug, Clone)]
+pub struct Unit {
+    pub gang: Option<GangId>,
+    pub queue: Option<usize>,
+    pub pods: Vec<PodId>,
+    /// The gang's minimum: what is above it goes with it.
+    pub is_core: bool,
+    /// Seconds of work that would be lost.
+    pub cost: i64,
+    pub held: Amounts,
+    pub until: Option<i64>,
+    /// It goes anyhow, whoever waits for it.
+    pub is_leaving: bool,
+}
+
+/// What has to go, where the gang would then be, and what others may not take meanwhile.
+#[derive(Debug)]
+pub struct Trial {
+    pub units: Vec<usize>,
+    pub puts: Vec<(PodId, u32)>,
+    pub holds: Vec<Hold>,
+}
+
+/// Whether the gang fits, told what units of its own queue have given back; puts it into the room if so.
+pub type Fits<'f, 'a> = &'f mut dyn FnMut(&mut Room<'a>, &[i64]) -> bool;
+
+fn fits_without<'a>(room: &mut Room<'a>, units: &[Unit], chosen: &[usize], queue: usize, fits: Fits<'_, 'a>) -> bool {
+    let mut freed = Amounts::new();
+    for at in chosen {
+        units[*at].pods.iter().for_each(|pod| room.remove(*pod));
+        if units[*at].queue == Some(queue) {
+            add(&mut freed, &units[*at].held);
+        }
+    }
+    fits(room, &freed)
+}
+
+/// The shortest beginning of `units`, with what leaves anyhow, after which the gang fits. The room is as before.
+pub fn shortest<'a>(room: &mut Room<'a>, units: &[Unit], queue: usize, fits: Fits<'_, 'a>) -> Option<usize> {
+    let leaving = units.iter().take_while(|unit| unit.is_leaving).count();
+    let start = room.steps.len();
+    let mut is_enough = |room: &mut Room<'a>, count: usize| {
+        let chosen: Vec<usize> = (0..count).collect();
+        let is_enough = fits_without(room, units, &chosen, queue, fits);
+        room.undo_to(start);
+        is_enough
+    };
+    let (mut low, mut high) = (leaving, (leaving + 1).min(units.len()));
+    while !is_enough(room, high) {
+        if high == units.len() {
+            return None;
+        }
+        low = high;
+        high = (leaving + (high - leaving).max(1) * 2).min(units.len());
+    }
+    while low + 1 < high {
+        let middle = low.midpoint(high);
+        if is_enough(room, middle) { high = middle } else { low = middle }
+    }
+    Some(high)
+}
+
+/// Of the first `count` units those without which the gang would not fit. The room is as before.
+pub fn needed<'a>(
+    room: &mut Room<'a>,
+    units: &[Unit],
+    count: usize,
+    queue: usize,
+    fits: Fits<'_, 'a>,
+) -> Option<Trial> {
+    let start = room.steps.len();
+    let mut chosen: Vec<usize> = (0..count).collect();
+    // What is on no node that the gang goes to does not help; a last look makes sure of it.
+    if fits_without(room, units, &chosen, queue, fits) {
+        let used: BTreeSet<u32> = puts(room, start).into_iter().map(|(_, position)| position).collect();
+        let helps = |unit: &Unit| {
+            let position = |pod: &PodId| room.position_of(*pod);
+            unit.is_leaving
+                || unit.queue == Some(queue)
+                || unit.pods.iter().filter_map(position).any(|at| used.contains(&(at as u32)))
+        };
+        let cores: BTreeSet<Option<GangId>> =
+            units[..count].iter().filter(|unit| unit.is_core && helps(unit)).map(|unit| unit.gang).collect();
+        let near: Vec<usize> =
+            chosen.iter().copied().filter(|at| helps(&units[*at]) || cores.contains(&units[*at].gang)).collect();
+        room.undo_to(start);
+        if fits_without(room, units, &near, queue, fits) {
+            chosen = near;
+        }
+        room.undo_to(start);
+    }
+    let mut order = chosen.clone();
+    order.sort_by_key(|at| std::cmp::Reverse((units[*at].is_core, units[*at].cost, *at)));
+    for at in order {
+        let is_bound = |other: &usize| units[*other].is_core && units[*other].gang == units[at].gang;
+        if units[at].is_leaving || (!units[at].is_core && chosen.iter().any(is_bound)) {
+            continue;
+        }
+        let rest: Vec<usize> = chosen.iter().copied().filter(|other| *other != at).collect();
+        if fits_without(room, units, &rest, queue, fits) {
+            chosen = rest;
+        }
+        room.undo_to(start);
+    }
+    settle(room, units, chosen, queue, fits)
+}
+
+/// Puts the gang where it would be, notes what that keeps from others, and leaves the room as before.
+pub fn settle<'a>(
+    room: &mut Room<'a>,
+    units: &[Unit],
+    chosen: Vec<usize>,
+    queue: usize,
+    fits: Fits<'_, 'a>,
+) -> Option<Trial> {
+    let start = room.steps.len();
+    if !fits_without(room, units, &chosen, queue, fits) {
+        room.undo_to(start);
+        return None;
+    }
+    let puts = puts(room, start);
+    let spare: BTreeMap<u32, Amounts> =
+        puts.iter().map(|(_, position)| (*position, room.free(*position as usize).to_vec())).collect();
+    room.undo_to(start);
+    let hold = |(position, spare): (u32, Amounts)| {
+        let now = room.free(position as usize);
+        let amounts = now.iter().zip(spare).map(|(now, spare)| (now - spare).max(0)).collect();
+        Hold { position, amounts }
+    };
+    Some(Trial { units: chosen, holds: spare.into_iter().map(hold).collect(), puts })
+}
+
+fn puts(room: &Room, start: usize) -> Vec<(PodId, u32)> {
+    let put = |step: &Step| match step {
+        Step::Put(pod, position) => Some((*pod, *position)),
+        Step::Remove(..) => None,
+    };
+    room.steps[start..].iter().filter_map(put).collect()
+}

@@ -1,0 +1,184 @@
+//! Who may be evicted for a gang, those first whose end loses least (ACT-6, ACT-9, ACT-10, TIER-7).
+
+use super::amounts::{Amounts, add, get};
+use super::ask::{Ask, priority, role_minima};
+use super::objects::{Gang, GangId, Pod, PodId, State};
+use super::policy::Policy;
+use super::queues::Ledger;
+use super::room::Room;
+use super::snapshot::Snapshot;
+use super::trial::Unit;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// By a gang of higher priority in the same queue.
+    Preempt,
+    /// By a queue that has less than it deserves.
+    Reclaim,
+}
+
+/// What choosing victims goes by.
+#[derive(Debug)]
+pub struct Choice<'a, 'b> {
+    pub room: &'b Room<'a>,
+    pub ledger: &'b Ledger<'a>,
+    /// Pods whose room is promised already.
+    pub claimed: &'b BTreeSet<PodId>,
+    pub now: i64,
+}
+
+/// Units in the order in which they go: what a gang has above its minimum, then whole gangs; low priority first, then
+/// what loses least work.
+pub fn units(choice: &Choice, ask: &Ask, cause: Cause) -> Vec<Unit> {
+    let snapshot = choice.room.snapshot;
+    let wanted = ask.missing(snapshot).1;
+    let mut found: Vec<((bool, i64, Reverse<i64>, i64, Reverse<i64>, String), Unit)> = Vec::new();
+    for (id, gang) in snapshot.gangs.iter() {
+        let Some(group) = gang.group.as_ref().filter(|_| id != ask.id && !gang.allocated.is_empty()) else { continue };
+        let Some(queue) = choice.ledger.find(&group.queue) else { continue };
+        let own = priority(snapshot, group);
+        let is_in_reach = match cause {
+            Cause::Preempt => queue == ask.queue && (own < ask.priority || !snapshot.policy.victims.by_priority),
+            Cause::Reclaim => queue != ask.queue && snapshot.queues.get(&group.queue).is_some_and(|q| q.is_reclaimable),
+        };
+        let shares = |amount: (usize, &i64)| amount.0 > 0 && *amount.1 > 0 && get(&gang.allocated, amount.0) > 0;
+        let is_useful = wanted.iter().enumerate().any(shares);
+        if !is_in_reach || !is_useful || !outranks(choice, ask, gang, &wanted) {
+            continue;
+        }
+        let share = if cause == Cause::Reclaim { choice.ledger.share(queue) } else { 0 };
+        for unit in units_of(choice, id, gang, queue) {
+            let newest = unit.pods.iter().filter_map(|pod| snapshot.pods[*pod].started).max().unwrap_or(0);
+            let key = (unit.is_core, own, Reverse(share), unit.cost, Reverse(newest), unit_name(snapshot, gang, &unit));
+            found.push((key, unit));
+        }
+    }
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    let units = found.into_iter().map(|(_, unit)| unit).collect();
+    let units = within_budgets(snapshot, units);
+    if cause == Cause::Reclaim { within_shares(choice.ledger, units, &wanted) } else { units }
+}
+
+fn unit_name(snapshot: &Snapshot, gang: &Gang, unit: &Unit) -> String {
+    let last = unit.pods.first().map(|pod| u32::MAX - snapshot.pods[*pod].index).unwrap_or(0);
+    format!("{} {last:010} {}", gang.key, unit.pods.first().map_or("", |pod| &snapshot.pods[*pod].key.name))
+}
+
+/// drf: the preemptor's share after its gain is not above the victim's.
+fn outranks(choice: &Choice, ask: &Ask, gang: &Gang, wanted: &[i64]) -> bool {
+    if !choice.room.snapshot.policy.victims.by_share {
+        return true;
+    }
+    let mut after = ask.gang.allocated.clone();
+    add(&mut after, wanted);
+    dominant(choice.ledger, &after) <= dominant(choice.ledger, &gang.allocated)
+}
+
+/// The largest part of the cluster that the amounts are, in millionths.
+pub fn dominant(ledger: &Ledger, amounts: &[i64]) -> i64 {
+    let totals = ledger.total().iter().enumerate().skip(1).filter(|(_, total)| **total > 0);
+    let part = |(number, total): (usize, &i64)| {
+        i64::try_from(i128::from(get(amounts, number)) * 1_000_000 / i128::from(*total)).unwrap_or(i64::MAX)
+    };
+    totals.map(part).max().unwrap_or(0)
+}
+
+fn may_go(policy: &Policy, pod: &Pod, now: i64) -> bool {
+    let victims = &policy.victims;
+    let cooldown = if victims.keeps_cooldown { pod.cooldown } else { 0 };
+    let spared = victims.runtime_min.max(cooldown);
+    let is_young = spared > 0 && pod.started.is_none_or(|started| now - started < spared);
+    pod.is_preemptable && !(victims.spares_system && pod.is_critical) && !is_young
+}
+
+/// The surplus of a gang pod by pod, the last first, and its minimum as one.
+fn units_of(choice: &Choice, id: GangId, gang: &Gang, queue: usize) -> Vec<Unit> {
+    let snapshot = choice.room.snapshot;
+    let group = gang.group.as_ref().expect("only gangs with a group are asked");
+    let holds = |pod: &&PodId| {
+        let known = &snapshot.pods[**pod];
+        matches!(known.state, State::Bound | State::Running) && !choice.claimed.contains(pod)
+    };
+    let mut pods: Vec<PodId> = gang.members.iter().filter(holds).copied().collect();
+    let order = |pod: &PodId| {
+        let pod = &snapshot.pods[*pod];
+        (pod.priority, Reverse(pod.index), Reverse(pod.created), Reverse(pod.key.clone()))
+    };
+    pods.sort_by_key(order);
+    let can_go = |pod: &PodId| may_go(&snapshot.policy, &snapshot.pods[*pod], choice.now);
+    let minima: BTreeMap<&str, usize> = role_minima(group).map(|(role, least)| (&**role, *least)).collect();
+    let mut roles: BTreeMap<&str, usize> = BTreeMap::new();
+    let finished = |pod: &&PodId| snapshot.pods[**pod].state == State::Succeeded;
+    let done: Vec<PodId> = gang.members.iter().filter(finished).copied().collect();
+    for pod in pods.iter().chain(&done) {
+        *roles.entry(&snapshot.pods[*pod].role).or_default() += 1;
+    }
+    let mut total = pods.len() + done.len();
+    let (mut surplus, mut core) = (Vec::new(), Vec::new());
+    for pod in &pods {
+        let role = roles.entry(&snapshot.pods[*pod].role).or_default();
+        let least = minima.get(&*snapshot.pods[*pod].role).copied().unwrap_or(0);
+        let is_spare = group.divisions.is_empty() && total > group.members_min && *role > least;
+        if is_spare && can_go(pod) {
+            (total, *role) = (total - 1, *role - 1);
+            surplus.push(*pod);
+        } else {
+            core.push(*pod);
+        }
+    }
+    let unit = |pods: Vec<PodId>, is_core| {
+        let mut held = Amounts::new();
+        pods.iter().for_each(|pod| add(&mut held, &snapshot.shapes[snapshot.pods[*pod].shape].request));
+        let lost = |pod: &PodId| choice.now - snapshot.pods[*pod].started.unwrap_or(choice.now);
+        let cost = pods.iter().map(lost).sum();
+        Unit { gang: Some(id), queue: Some(queue), pods, is_core, cost, held, until: None, is_leaving: false }
+    };
+    let is_whole_free = snapshot.policy.victims.whole_gangs && !core.is_empty() && core.iter().all(can_go);
+    let mut units: Vec<Unit> = surplus.into_iter().map(|pod| unit(vec![pod], false)).collect();
+    if is_whole_free {
+        units.push(unit(core, true));
+    }
+    units
+}
+
+/// Leaves out what a disruption budget would not bear, counted in the order in which they go.
+fn within_budgets(snapshot: &Snapshot, units: Vec<Unit>) -> Vec<Unit> {
+    if !snapshot.policy.victims.keeps_budgets || snapshot.budgets.is_empty() {
+        return units;
+    }
+    let mut left: Vec<i64> = snapshot.budgets.values().map(|budget| budget.allowed).collect();
+    let mut spend = |unit: &Unit| {
+        let mut after = left.clone();
+        for (budget, left) in snapshot.budgets.values().zip(&mut after) {
+            let is_meant = |pod: &&PodId| {
+                let pod = &snapshot.pods[**pod];
+                *budget.namespace == *pod.key.namespace && budget.selector.matches_with(|key| pod.labels.get(key))
+            };
+            *left -= i64::try_from(unit.pods.iter().filter(is_meant).count()).unwrap_or(i64::MAX);
+        }
+        let is_borne = after.iter().zip(&left).all(|(after, before)| *after >= 0 || after == before);
+        if is_borne {
+            left = after;
+        }
+        is_borne
+    };
+    units.into_iter().filter(|unit| spend(unit)).collect()
+}
+
+/// Leaves out what a queue may keep: each gives back only what it has above its due (PROP-6, CAP-6).
+fn within_shares(ledger: &Ledger, units: Vec<Unit>, wanted: &[i64]) -> Vec<Unit> {
+    let mut lost: BTreeMap<usize, Amounts> = BTreeMap::new();
+    let may_lose = |unit: &Unit| {
+        let Some(queue) = unit.queue else { return false };
+        let lost = lost.entry(queue).or_default();
+        let may = ledger.may_lose(queue, unit, lost, wanted);
+        if may {
+            add(lost, &unit.held);
+        }
+        may
+    };
+    let mut may_lose = may_lose;
+    units.into_iter().filter(|unit| may_lose(unit)).collect()
+}
