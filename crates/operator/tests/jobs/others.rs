@@ -1,6 +1,8 @@
 //! What goes beside jobs: queues, CronJobs, groups of plain pods; and jobs that meet trouble.
 
-use crate::world::{CLAIMS, COMMANDS, CRONS, GROUPS, JOBS, Operator, PODS, QUEUES, SECRETS, TORCH, World, settings, torch, vcjob};
+use crate::world::{
+    CLAIMS, COMMANDS, CRONS, GROUPS, JOBS, Operator, PODS, QUEUES, SECRETS, TORCH, World, settings, torch, vcjob,
+};
 use http::{Method, Request};
 use kube::Client;
 use kube::client::Body;

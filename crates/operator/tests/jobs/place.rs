@@ -4,8 +4,7 @@
 
 use crate::world::PATIENCE;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::conditions::is_crd_established;
 use kube::runtime::wait::await_condition;
@@ -14,7 +13,7 @@ use serde_json::json;
 use std::fs::File;
 use std::net::Ipv4Addr;
 use volley_cluster::{Cluster, Options};
-use volley_operator::manifests::{Part, Place as Manifests};
+use volley_operator::manifests::{NAME, NAMESPACE, Part, Place as Manifests};
 
 const VARIABLE: &str = "VOLLEY_TEST_KUBECONFIG";
 /// Namespaces of tests carry it, so that what a failed one left is found by the next.
@@ -22,7 +21,12 @@ const LABEL: &str = "volley.sh/test";
 
 pub enum Place {
     Embedded(Cluster, tempfile::TempDir),
-    Named { client: Client, _turn: File },
+    Named {
+        client: Client,
+        /// Has the rights of the operator's account, and no others.
+        operator: Client,
+        _turn: File,
+    },
 }
 
 impl Place {
@@ -41,16 +45,18 @@ impl Place {
     async fn named(kubeconfig: Kubeconfig) -> Place {
         let turn = File::create(std::env::temp_dir().join("volley-test-cluster.lock")).unwrap();
         let turn = tokio::task::spawn_blocking(move || turn.lock().map(|()| turn)).await.unwrap().unwrap();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-        let client = Client::try_from(config).unwrap();
-        define(&client).await;
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+        let client = Client::try_from(config.clone()).unwrap();
+        install(&client).await;
         clear(&client).await;
-        Place::Named { client, _turn: turn }
+        config.auth_info.impersonate = Some(format!("system:serviceaccount:{NAMESPACE}:{NAME}"));
+        Place::Named { client, operator: Client::try_from(config).unwrap(), _turn: turn }
     }
 
     pub fn client(&self, part: &str) -> Client {
         match self {
             Place::Embedded(cluster, _) => cluster.client(part),
+            Place::Named { operator, .. } if part == "operator" => operator.clone(),
             Place::Named { client, .. } => client.clone(),
         }
     }
@@ -76,17 +82,26 @@ impl Place {
     }
 }
 
-/// Installs the definitions that the cluster lacks; they stay.
-async fn define(client: &Client) {
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for object in Part::Definitions.objects(&Manifests::default()) {
-        let definition: CustomResourceDefinition = serde_json::from_value(object).unwrap();
-        let name = definition.name_any();
-        if definitions.get_opt(&name).await.unwrap().is_none() {
-            definitions.create(&PostParams::default(), &definition).await.unwrap();
+/// Installs what the cluster lacks of the operator's definitions and rights; it stays.
+async fn install(client: &Client) {
+    let parts = [Part::Definitions, Part::Roles];
+    for object in parts.iter().flat_map(|part| part.objects(&Manifests::default())) {
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        let kind = GroupVersionKind::try_from(object.types.as_ref().unwrap()).unwrap();
+        let resource = ApiResource::from_gvk(&kind);
+        let api: Api<DynamicObject> = match object.namespace() {
+            Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
+            None => Api::all_with(client.clone(), &resource),
+        };
+        match api.create(&PostParams::default(), &object).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(error) => panic!("{} {}: {error}", kind.kind, object.name_any()),
         }
-        let wait = await_condition(definitions.clone(), &name, is_crd_established());
-        tokio::time::timeout(PATIENCE, wait).await.expect("a definition is established").unwrap();
+        if kind.kind == "CustomResourceDefinition" {
+            let wait = await_condition(Api::all(client.clone()), &object.name_any(), is_crd_established());
+            tokio::time::timeout(PATIENCE, wait).await.expect("a definition is established").unwrap();
+        }
     }
 }
 
