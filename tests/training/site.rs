@@ -18,30 +18,46 @@ const IMAGE: &str = "python:3-alpine";
 
 pub enum Site {
     Own(World),
-    Named(Named),
+    Named { named: Named, operator: Option<Operator>, _turn: Turn },
 }
 
+/// A namespace of its own on the named cluster, which has the definitions of training jobs.
 pub struct Named {
-    kubeconfig: PathBuf,
-    namespace: String,
-    operator: Option<Operator>,
+    pub kubeconfig: PathBuf,
+    pub namespace: String,
     folder: TempDir,
-    _turn: File,
+}
+
+/// While it lives, no other test uses the named cluster.
+pub struct Turn(#[expect(dead_code, reason = "the lock goes with it")] File);
+
+impl Turn {
+    pub fn take() -> Turn {
+        let file = File::create(std::env::temp_dir().join("volley-test-cluster.lock")).unwrap();
+        file.lock().unwrap();
+        Turn(file)
+    }
+}
+
+/// The kubeconfig of the named cluster, if there is one.
+pub fn named() -> Option<PathBuf> {
+    std::env::var_os("VOLLEY_TEST_KUBECONFIG").map(PathBuf::from)
 }
 
 impl Site {
     pub fn find() -> Site {
-        match std::env::var_os("VOLLEY_TEST_KUBECONFIG") {
-            Some(kubeconfig) => Site::Named(Named::find(kubeconfig.into())),
-            None => Site::Own(World::start_parts("cluster,operator", &[])),
-        }
+        let Some(kubeconfig) = named() else { return Site::Own(World::start_parts("cluster,operator", &[])) };
+        let turn = Turn::take();
+        let named = Named::new(kubeconfig);
+        let operator = Some(named.start_operator());
+        Site::Named { named, operator, _turn: turn }
     }
 
     /// What pods are made from.
     pub fn image(&self) -> String {
         match self {
             Site::Own(_) => "host".to_owned(),
-            Site::Named(_) => std::env::var("VOLLEY_TEST_IMAGE").unwrap_or_else(|_| IMAGE.to_owned()),
+            Site::Named { .. } => std::env::var("VOLLEY_TEST_IMAGE").unwrap_or_else(|_| IMAGE.to_owned()),
         }
     }
 
@@ -52,10 +68,10 @@ impl Site {
                 world.kill();
                 world.up();
             }
-            Site::Named(named) => {
+            Site::Named { named, operator, .. } => {
                 // One dies before the next begins.
-                named.operator = None;
-                named.operator = Some(named.start_operator());
+                *operator = None;
+                *operator = Some(named.start_operator());
             }
         }
     }
@@ -63,7 +79,7 @@ impl Site {
     pub fn run(&self, args: &[&str], input: &str) -> Output {
         match self {
             Site::Own(world) => finish(world.kubectl_with(newest(), args), input),
-            Site::Named(named) => named.run(args, input),
+            Site::Named { named, .. } => named.run(args, input),
         }
     }
 
@@ -88,26 +104,23 @@ impl Site {
 }
 
 impl Named {
-    fn find(kubeconfig: PathBuf) -> Named {
-        let turn = File::create(std::env::temp_dir().join("volley-test-cluster.lock")).unwrap();
-        turn.lock().unwrap();
+    pub fn new(kubeconfig: PathBuf) -> Named {
         let folder = tempfile::tempdir().unwrap();
         let namespace = format!("volley-test-{}", uuid::Uuid::new_v4().simple());
-        let mut named = Named { kubeconfig, namespace, operator: None, folder, _turn: turn };
-        for part in ["crds", "rbac"] {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_volley"));
-            command.args(["operator", "manifests", "--only", part]);
-            let manifests = finish(command, "").stdout;
-            let output = named.run(&["apply", "-f", "-"], &manifests);
-            assert_eq!(output.code, 0, "{}", output.stderr);
-        }
+        let named = Named { kubeconfig, namespace, folder };
+        let mut command = Command::new(env!("CARGO_BIN_EXE_volley"));
+        command.args(["operator", "manifests", "--only", "crds"]);
+        let output = named.run(&["create", "-f", "-"], &finish(command, "").stdout);
+        let is_there = |line: &str| line.contains("AlreadyExists");
+        assert!(output.code == 0 || output.stderr.lines().all(is_there), "{}", output.stderr);
         let output = named.run(&["create", "namespace", &named.namespace], "");
         assert_eq!(output.code, 0, "{}", output.stderr);
-        named.operator = Some(named.start_operator());
+        let has_account = || named.run(&["get", "serviceaccount", "default"], "").code == 0;
+        eventually("the namespace has its account", || has_account().then_some(()));
         named
     }
 
-    fn start_operator(&self) -> Operator {
+    pub fn start_operator(&self) -> Operator {
         Operator::start(&self.kubeconfig, &self.folder.path().join("operator.log"))
     }
 

@@ -7,6 +7,7 @@ use crate::storm_jobs::{ACTS, PODS};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use volley_api::kube::text;
+use volley_api::kubeflow::API_VERSION;
 use volley_api::volcano::{BATCH, BUS};
 
 /// A kind's plural and an object's name.
@@ -190,7 +191,9 @@ fn struck_by<'a>(act: Act, pods: &[&'a Value]) -> Vec<&'a Value> {
 }
 
 fn perform(act: Act, (plural, name): &Key, job: &Value, pods: &[&Value], number: usize) -> Vec<Move> {
-    let path = format!("/apis/{}/namespaces/default/{plural}/{name}", text(job, "apiVersion"));
+    let namespace = text(job, "metadata.namespace");
+    let api_version = if plural == "jobs" { BATCH } else { API_VERSION };
+    let path = format!("/apis/{api_version}/namespaces/{namespace}/{plural}/{name}");
     let patch = |path: String, body: Value| vec![Move { method: http::Method::PATCH, path, body }];
     match act {
         Act::Fail(index, code) => vec![status(pods[index], "Failed", code, 0)],
@@ -211,13 +214,17 @@ fn perform(act: Act, (plural, name): &Key, job: &Value, pods: &[&Value], number:
             let metadata = json!({"name": format!("{name}-{number}")});
             let body =
                 json!({"apiVersion": BUS, "kind": "Command", "metadata": metadata, "action": action, "target": target});
-            vec![Move { method: http::Method::POST, path: format!("/apis/{BUS}/namespaces/default/commands"), body }]
+            vec![Move {
+                method: http::Method::POST,
+                path: format!("/apis/{BUS}/namespaces/{namespace}/commands"),
+                body,
+            }]
         }
     }
 }
 
 fn path_of(pod: &Value) -> String {
-    format!("/api/v1/namespaces/default/pods/{}", text(pod, "metadata.name"))
+    format!("/api/v1/namespaces/{}/pods/{}", text(pod, "metadata.namespace"), text(pod, "metadata.name"))
 }
 
 /// Writes a pod's status as a node would.

@@ -99,7 +99,8 @@ async fn install(client: &Client) {
             Err(error) => panic!("{} {}: {error}", kind.kind, object.name_any()),
         }
         if kind.kind == "CustomResourceDefinition" {
-            let wait = await_condition(Api::all(client.clone()), &object.name_any(), is_crd_established());
+            let name = object.name_any();
+            let wait = await_condition(Api::all(client.clone()), &name, is_crd_established());
             tokio::time::timeout(PATIENCE, wait).await.expect("a definition is established").unwrap();
         }
     }
