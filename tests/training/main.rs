@@ -11,6 +11,10 @@ mod examples;
 mod http;
 #[path = "../kubectl/installed.rs"]
 mod installed;
+mod operator;
+#[path = "../crash/process.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod process;
 #[path = "../node/traces.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod traces;
@@ -22,3 +26,7 @@ mod jobs;
 mod seeds;
 mod seeds_mnist;
 mod seeds_sdk;
+mod site;
+mod storm;
+mod storm_jobs;
+mod storm_nodes;

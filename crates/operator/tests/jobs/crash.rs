@@ -38,7 +38,7 @@ async fn outlive(world: &World, is_over: impl Fn() -> bool, move_pods: impl Asyn
     let mut seen: BTreeSet<String> = BTreeSet::new();
     while !is_over() {
         let died = Arc::new(Notify::new());
-        let operator = Operator::start(mortal(world.cluster.client("operator"), died.clone()), settings());
+        let operator = Operator::start(mortal(world.client("operator"), died.clone()), settings());
         lives += 1;
         assert!(lives < 200, "there is no end to it");
         let deaths = async {
@@ -70,7 +70,7 @@ async fn move_all(world: &World, pods: &[Value], from: &str, to: &str) {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_volcano_job_survives_a_crash_between_any_two_writes() {
     let world = World::bare().await;
     world.create(JOBS, vcjob("j", &[("a", 1), ("b", 2)], json!({"plugins": {"svc": [], "env": []}}))).await;
@@ -88,7 +88,7 @@ async fn a_volcano_job_survives_a_crash_between_any_two_writes() {
     world.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_pytorchjob_survives_a_crash_between_any_two_writes() {
     let world = World::bare().await;
     world.create(TORCH, torch("x", 2, "OnFailure", json!({}))).await;

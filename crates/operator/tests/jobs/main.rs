@@ -1,11 +1,13 @@
-//! The operator against a real API server in this process, without a node: the tests move the pods.
+//! The operator against an API server: the tests move the pods, and no node is needed.
 //!
-//! Nothing sleeps: `World::until` looks again whenever something is committed, and gives up after `PATIENCE`.
+//! The server is in this process, or the one that `VOLLEY_TEST_KUBECONFIG` leads to (`place`). Tests wait for what they want
+//! to see (`World::until`), and give up after `PATIENCE`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test ends where it finds its world broken")]
 
 mod crash;
 mod others;
+mod place;
 mod replicas;
 mod training;
 mod volcano;

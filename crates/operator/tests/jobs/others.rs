@@ -1,6 +1,8 @@
 //! What goes beside jobs: queues, CronJobs, groups of plain pods; and jobs that meet trouble.
 
-use crate::world::{COMMANDS, GROUPS, JOBS, Operator, PODS, QUEUES, TORCH, World, settings, torch, vcjob};
+use crate::world::{
+    CLAIMS, COMMANDS, CRONS, GROUPS, JOBS, Operator, PODS, QUEUES, SECRETS, TORCH, World, settings, torch, vcjob,
+};
 use http::{Method, Request};
 use kube::Client;
 use kube::client::Body;
@@ -10,14 +12,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use volley_api::kube::text;
 use volley_api::volcano::{SCHEDULING, keys};
 
-const CRONS: (&str, &str) = ("batch.volcano.sh", "cronjobs");
-
 fn pod(name: &str, scheduler: &str) -> serde_json::Value {
     json!({"metadata": {"name": name}, "spec": {"schedulerName": scheduler, "containers": [{"name": "c", "image": "i"}]}})
 }
 
 // PGC-1
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_plain_pod_of_our_scheduler_gets_a_group_that_is_admitted() {
     let world = World::start().await;
     world.create(PODS, pod("p", "volcano")).await;
@@ -32,7 +32,7 @@ async fn a_plain_pod_of_our_scheduler_gets_a_group_that_is_admitted() {
 }
 
 // QC-2, CMD-2
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_queue_is_closed_and_opened_by_command() {
     let world = World::start().await;
     let state = || world.get(QUEUES, "default").map(|queue| text(&queue, "status.state").to_owned());
@@ -45,16 +45,16 @@ async fn a_queue_is_closed_and_opened_by_command() {
     world.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cron_job_makes_up_for_what_it_missed() {
     let world = World::bare().await;
     let template = json!({"spec": vcjob("x", &[("a", 1)], json!({}))["spec"]});
     let spec = json!({"schedule": "* * * * *", "timeZone": "Asia/Seoul", "jobTemplate": template});
     world.create(CRONS, json!({"metadata": {"name": "c"}, "spec": spec})).await;
     let before = jiff::Timestamp::now() - jiff::SignedDuration::from_mins(5);
-    let status = json!({"status": {"lastScheduleTime": before.round(jiff::Unit::Second).unwrap().to_string()}});
-    world.local().patch_status(CRONS.0, CRONS.1, "default", "c", status).await.unwrap();
-    let operator = Operator::start(world.cluster.client("operator"), settings());
+    let status = json!({"lastScheduleTime": before.round(jiff::Unit::Second).unwrap().to_string()});
+    world.patch_status(CRONS, "c", status).await;
+    let operator = Operator::start(world.client("operator"), settings());
     world.until_true("it has made a job", || !world.names(JOBS).is_empty()).await;
     let job = world.list(JOBS).remove(0);
     assert_eq!(text(&job["metadata"]["ownerReferences"][0], "kind"), "CronJob");
@@ -63,7 +63,7 @@ async fn a_cron_job_makes_up_for_what_it_missed() {
     world.stop().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_somebody_else_has_is_left_alone_and_told() {
     let world = World::start().await;
     world.create(PODS, pod("x-master-0", "other")).await;
@@ -77,7 +77,7 @@ async fn a_name_that_somebody_else_has_is_left_alone_and_told() {
 }
 
 // VOL-2
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_job_waits_for_the_claim_that_it_names() {
     let world = World::start().await;
     let volumes = json!([{"mountPath": "/data", "volumeClaimName": "data"}]);
@@ -85,32 +85,32 @@ async fn a_job_waits_for_the_claim_that_it_names() {
     world.until_event("j", "PVCError").await;
     assert!(world.names(PODS).is_empty());
     let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
-    world.create(("", "persistentvolumeclaims"), json!({"metadata": {"name": "data"}, "spec": spec})).await;
+    world.create(CLAIMS, json!({"metadata": {"name": "data"}, "spec": spec})).await;
     world.until_pods(&["j-a-0"]).await;
     world.stop().await;
 }
 
 // SSH-1
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_plugin_ssh_brings_a_key_that_all_pods_share() {
     let world = World::start().await;
     world.create(JOBS, vcjob("j", &[("a", 1)], json!({"plugins": {"ssh": [], "svc": []}}))).await;
     world.until_pods(&["j-a-0"]).await;
-    let secret = world.get(("", "secrets"), "j-ssh").unwrap();
+    let secret = world.get(SECRETS, "j-ssh").unwrap();
     let files: Vec<&String> = secret["data"].as_object().unwrap().keys().collect();
     assert_eq!(files, ["authorized_keys", "config", "id_rsa", "id_rsa.pub"]);
     world.command("j", "AbortJob").await;
     world.until_phase("j", "Aborted").await;
-    world.until_true("the key goes with the version", || world.get(("", "secrets"), "j-ssh").is_none()).await;
+    world.until_true("the key goes with the version", || world.get(SECRETS, "j-ssh").is_none()).await;
     world.stop().await;
 }
 
 // PT-EVT-2
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_pods_of_a_large_job_are_made_side_by_side_and_told_once() {
     let world = World::bare().await;
     let (at_once, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (client, seen) = (world.cluster.client("operator"), most.clone());
+    let (client, seen) = (world.client("operator"), most.clone());
     let service = tower::service_fn(move |request: Request<Body>| {
         let (client, at_once, most) = (client.clone(), at_once.clone(), seen.clone());
         async move {

@@ -7,13 +7,13 @@ use volley_operator::health::Stage;
 use volley_operator::lead::Election;
 
 fn replica(world: &World, identity: &str) -> Operator {
-    let election =
-        Election { namespace: "default".to_owned(), name: "operator".to_owned(), identity: identity.to_owned() };
+    let namespace = world.namespace.clone();
+    let election = Election { namespace, name: "operator".to_owned(), identity: identity.to_owned() };
     let options = volley_operator::Options { election: Some(election), ..settings() };
-    Operator::start(world.cluster.client(identity), options)
+    Operator::start(world.client(identity), options)
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn when_the_leader_is_killed_the_other_goes_on() {
     let world = World::bare().await;
     let first = replica(&world, "first");

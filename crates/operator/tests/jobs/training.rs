@@ -1,17 +1,17 @@
 //! PyTorchJobs, from their creation to each of their ends.
 
-use crate::world::{PODS, TORCH, World, torch};
+use crate::world::{PODS, SERVICES, TORCH, World, torch};
 use serde_json::json;
 use volley_api::kube::text;
 
 // PT-SUC-1, PT-POD-1
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_job_gets_pods_and_services_and_succeeds_with_its_master() {
     let world = World::start().await;
     world.create(TORCH, torch("x", 2, "OnFailure", json!({}))).await;
     let names = ["x-master-0", "x-worker-0", "x-worker-1"];
     world.until_pods(&names).await;
-    world.until_true("services", || names.iter().all(|name| world.get(("", "services"), name).is_some())).await;
+    world.until_true("services", || names.iter().all(|name| world.get(SERVICES, name).is_some())).await;
     world.set_pod("x-master-0", "Running", 0).await;
     world.until_condition("x", "Running").await;
     let is_open = |name: &str| world.get(PODS, name).unwrap()["spec"]["schedulingGates"].is_null();
@@ -21,15 +21,15 @@ async fn a_job_gets_pods_and_services_and_succeeds_with_its_master() {
     world.until_condition("x", "Succeeded").await;
     let health = world.operator.as_ref().unwrap().health.clone();
     for counter in ["created", "successful"] {
-        let line =
-            format!("training_operator_jobs_{counter}_total{{job_namespace=\"default\",framework=\"pytorch\"}} 1\n");
+        let labels = format!("{{job_namespace=\"{}\",framework=\"pytorch\"}}", world.namespace);
+        let line = format!("training_operator_jobs_{counter}_total{labels} 1\n");
         world.until_true(&line, || health.metrics().contains(&line)).await;
     }
     world.stop().await;
 }
 
 // PT-RST-1
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_may_be_tried_again_is_replaced_and_one_that_may_not_fails_the_job() {
     let world = World::start().await;
     world.create(TORCH, torch("x", 1, "ExitCode", json!({}))).await;
@@ -47,7 +47,7 @@ async fn a_pod_that_may_be_tried_again_is_replaced_and_one_that_may_not_fails_th
 }
 
 // PT-CLN-1
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn pods_of_a_finished_job_go_as_its_policy_says() {
     let world = World::start().await;
     for (name, policy, left) in
@@ -68,7 +68,7 @@ async fn pods_of_a_finished_job_go_as_its_policy_says() {
 }
 
 // PT-SUS-1, PT-TTL-1
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_job_is_suspended_resumed_and_taken_away_when_its_time_is_over() {
     let world = World::start().await;
     world.create(TORCH, torch("x", 1, "Never", json!({"suspend": true, "ttlSecondsAfterFinished": 1}))).await;

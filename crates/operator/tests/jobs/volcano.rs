@@ -5,10 +5,11 @@ use serde_json::json;
 use volley_api::kube::text;
 
 // CTL-1, SM-20, PG-1, QC-1
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_job_gets_its_pods_and_completes_with_them() {
     let world = World::start().await;
-    world.until_true("the first queues", || world.names(QUEUES) == ["default", "root"]).await;
+    let has_queues = || ["default", "root"].iter().all(|name| world.get(QUEUES, name).is_some());
+    world.until_true("the first queues", has_queues).await;
     world.create(JOBS, vcjob("j", &[("a", 1), ("b", 2)], json!({"minAvailable": 3}))).await;
     let names = ["j-a-0", "j-b-0", "j-b-1"];
     world.until_pods(&names).await;
@@ -27,7 +28,7 @@ async fn a_job_gets_its_pods_and_completes_with_them() {
 }
 
 // SM-22
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_failed_pod_restarts_the_job_as_its_policy_says_until_it_has_failed_too_often() {
     let world = World::start().await;
     let policies = json!([{"event": "PodFailed", "action": "RestartJob"}]);
@@ -50,7 +51,7 @@ async fn a_failed_pod_restarts_the_job_as_its_policy_says_until_it_has_failed_to
 }
 
 // SM-22, SM-23
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn other_policies_end_the_job() {
     let world = World::start().await;
     for (name, action, end) in
@@ -71,7 +72,7 @@ async fn other_policies_end_the_job() {
 }
 
 // CMD-1, SM-23
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_job_is_suspended_and_resumed_by_command() {
     let world = World::start().await;
     world.create(JOBS, vcjob("j", &[("a", 2)], json!({}))).await;
@@ -92,7 +93,7 @@ async fn a_job_is_suspended_and_resumed_by_command() {
 }
 
 // DEP-1
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_task_waits_for_the_one_that_it_depends_on() {
     let world = World::start().await;
     let mut job = vcjob("j", &[("ps", 1), ("worker", 2)], json!({"minAvailable": 1}));
@@ -107,7 +108,7 @@ async fn a_task_waits_for_the_one_that_it_depends_on() {
 }
 
 // TTL-1
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_finished_job_goes_when_its_time_is_over() {
     let world = World::start().await;
     world.create(JOBS, vcjob("j", &[("a", 1)], json!({"ttlSecondsAfterFinished": 1}))).await;

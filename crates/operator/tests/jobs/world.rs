@@ -1,27 +1,44 @@
-//! A cluster in this process with an operator that can be stopped and started, and what tests do with them.
+//! A cluster with an operator that can be stopped and started, and what tests do with them.
 
+use crate::place::Place;
+use http::{Method, Request};
+use kube::Client;
 use serde_json::{Value, json};
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, block_in_place};
 use tokio_util::sync::CancellationToken;
 use volley_api::kube::text;
-use volley_api::volcano;
-use volley_cluster::apiserver::local::Local;
-use volley_cluster::{Cluster, Options};
+use volley_api::volcano::{BATCH, BUS, SCHEDULING};
 use volley_operator::health::{Health, Stage};
 
 /// An upper bound only: what is waited for usually happens within milliseconds.
-const PATIENCE: Duration = Duration::from_secs(60);
-const PAUSE: Duration = Duration::from_millis(50);
+pub const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(20);
 
-pub const PODS: (&str, &str) = ("", "pods");
-pub const JOBS: (&str, &str) = ("batch.volcano.sh", "jobs");
-pub const COMMANDS: (&str, &str) = ("bus.volcano.sh", "commands");
-pub const GROUPS: (&str, &str) = ("scheduling.volcano.sh", "podgroups");
-pub const QUEUES: (&str, &str) = ("scheduling.volcano.sh", "queues");
-pub const TORCH: (&str, &str) = ("kubeflow.org", "pytorchjobs");
+/// Where the objects of a kind are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kind {
+    api_version: &'static str,
+    name: &'static str,
+    plural: &'static str,
+}
+
+const fn kind(api_version: &'static str, name: &'static str, plural: &'static str) -> Kind {
+    Kind { api_version, name, plural }
+}
+
+pub const PODS: Kind = kind("v1", "Pod", "pods");
+pub const SERVICES: Kind = kind("v1", "Service", "services");
+pub const SECRETS: Kind = kind("v1", "Secret", "secrets");
+pub const CLAIMS: Kind = kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+pub const EVENTS: Kind = kind("v1", "Event", "events");
+pub const JOBS: Kind = kind(BATCH, "Job", "jobs");
+pub const CRONS: Kind = kind(BATCH, "CronJob", "cronjobs");
+pub const COMMANDS: Kind = kind(BUS, "Command", "commands");
+pub const GROUPS: Kind = kind(SCHEDULING, "PodGroup", "podgroups");
+pub const QUEUES: Kind = kind(SCHEDULING, "Queue", "queues");
+pub const TORCH: Kind = kind("kubeflow.org/v1", "PyTorchJob", "pytorchjobs");
 
 /// A running operator.
 pub struct Operator {
@@ -31,7 +48,7 @@ pub struct Operator {
 }
 
 impl Operator {
-    pub fn start(client: kube::Client, options: volley_operator::Options) -> Operator {
+    pub fn start(client: Client, options: volley_operator::Options) -> Operator {
         let (stop, health) = (CancellationToken::new(), options.health.clone());
         let running = volley_operator::run(client, options, stop.clone());
         let task = tokio::spawn(async move { running.await.unwrap() });
@@ -53,19 +70,17 @@ impl Operator {
 }
 
 pub struct World {
-    pub cluster: Cluster,
     pub operator: Option<Operator>,
-    _folder: tempfile::TempDir,
+    pub namespace: String,
+    client: Client,
+    place: Place,
 }
 
 impl World {
     /// A cluster without an operator.
     pub async fn bare() -> World {
-        let folder = tempfile::tempdir().unwrap();
-        let listen = (Ipv4Addr::LOCALHOST, 0).into();
-        let options = Options { home: folder.path().to_owned(), listen, names: Vec::new(), node: None };
-        let cluster = Cluster::start(options).await.unwrap();
-        World { cluster, operator: None, _folder: folder }
+        let place = Place::find().await;
+        World { operator: None, namespace: place.namespace().await, client: place.client("test"), place }
     }
 
     pub async fn start() -> World {
@@ -74,52 +89,78 @@ impl World {
 
     pub async fn start_with(options: volley_operator::Options) -> World {
         let mut world = World::bare().await;
-        world.operator = Some(Operator::start(world.cluster.client("operator"), options));
+        world.operator = Some(Operator::start(world.client("operator"), options));
         world
     }
 
-    pub fn local(&self) -> Local<'_> {
-        self.cluster.server().local("test")
+    pub fn client(&self, part: &str) -> Client {
+        self.place.client(part)
     }
 
-    pub async fn create(&self, (group, plural): (&str, &str), object: Value) -> Value {
-        self.local().create(group, plural, "default", object).await.unwrap()
+    /// Where a kind's objects are; those of a namespace in the test's own.
+    fn path(&self, kind: Kind) -> String {
+        let root = if kind.api_version.contains('/') { "apis" } else { "api" };
+        let scope = if kind == QUEUES { String::new() } else { format!("namespaces/{}/", self.namespace) };
+        format!("/{root}/{}/{scope}{}", kind.api_version, kind.plural)
     }
 
-    pub fn get(&self, (group, plural): (&str, &str), name: &str) -> Option<Value> {
-        self.local().get(group, plural, "default", name)
+    async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> kube::Result<Value> {
+        let content = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        let body = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
+        let request = Request::builder().method(method).uri(path).header("Content-Type", content).body(body).unwrap();
+        self.client.request(request).await
     }
 
-    pub fn list(&self, (group, plural): (&str, &str)) -> Vec<Value> {
-        let namespace = if (group, plural) == QUEUES { "" } else { "default" };
-        self.local().list(group, plural, namespace)
+    /// A question whose answer is waited for where it is asked, so that conditions read as such.
+    fn read(&self, path: &str) -> Option<Value> {
+        let answer = block_in_place(|| tokio::runtime::Handle::current().block_on(self.ask(Method::GET, path, None)));
+        match answer {
+            Ok(answer) => Some(answer),
+            Err(kube::Error::Api(status)) if status.code == 404 => None,
+            Err(error) => panic!("{path}: {error}"),
+        }
     }
 
-    pub fn names(&self, what: (&str, &str)) -> Vec<String> {
+    pub async fn create(&self, kind: Kind, mut object: Value) -> Value {
+        object["apiVersion"] = kind.api_version.into();
+        object["kind"] = kind.name.into();
+        self.ask(Method::POST, &self.path(kind), Some(&object)).await.unwrap()
+    }
+
+    pub fn get(&self, kind: Kind, name: &str) -> Option<Value> {
+        self.read(&format!("{}/{name}", self.path(kind)))
+    }
+
+    pub fn list(&self, kind: Kind) -> Vec<Value> {
+        let list = self.read(&self.path(kind)).unwrap();
+        list["items"].as_array().unwrap().clone()
+    }
+
+    pub fn names(&self, what: Kind) -> Vec<String> {
         self.list(what).iter().map(|object| text(object, "metadata.name").to_owned()).collect()
     }
 
-    pub async fn patch(&self, (group, plural): (&str, &str), name: &str, patch: Value) {
-        self.local().patch(group, plural, "default", name, patch).await.unwrap();
+    pub async fn patch(&self, kind: Kind, name: &str, patch: Value) {
+        self.ask(Method::PATCH, &format!("{}/{name}", self.path(kind)), Some(&patch)).await.unwrap();
     }
 
-    pub async fn delete(&self, (group, plural): (&str, &str), name: &str) {
-        self.local().delete(group, plural, ("default", name), "", "Background").await.unwrap();
+    pub async fn patch_status(&self, kind: Kind, name: &str, status: Value) {
+        let path = format!("{}/{name}/status", self.path(kind));
+        self.ask(Method::PATCH, &path, Some(&json!({ "status": status }))).await.unwrap();
     }
 
-    /// Waits until `found` finds something, looking again after every commit.
+    pub async fn delete(&self, kind: Kind, name: &str) {
+        self.ask(Method::DELETE, &format!("{}/{name}", self.path(kind)), None).await.unwrap();
+    }
+
+    /// Waits until `found` finds something, looking again and again.
     pub async fn until<T>(&self, what: &str, mut found: impl FnMut() -> Option<T>) -> T {
-        let store = &self.cluster.server().store;
-        let mut changes = store.watch_all(store.revision()).unwrap();
         let search = async {
             loop {
                 if let Some(found) = found() {
                     return found;
                 }
-                // What the operator knows follows what is stored, so a while after the last commit is a time to look, too.
-                if let Ok(Err(_)) = tokio::time::timeout(PAUSE, changes.next()).await {
-                    changes = store.watch_all(store.revision()).unwrap();
-                }
+                tokio::time::sleep(PAUSE).await;
             }
         };
         match tokio::time::timeout(PATIENCE, search).await {
@@ -142,17 +183,17 @@ impl World {
         let mut told: Vec<String> = Vec::new();
         for kind in kinds {
             for object in self.list(kind) {
-                told.push(format!("{} {}: {}", kind.1, text(&object, "metadata.name"), object["status"]));
+                told.push(format!("{} {}: {}", kind.plural, text(&object, "metadata.name"), object["status"]));
             }
         }
-        let events = self.list(("", "events"));
+        let events = self.list(EVENTS);
         told.extend(events.iter().map(|event| format!("{}: {}", text(event, "reason"), text(event, "message"))));
         told.join("\n")
     }
 
     /// The events about an object, as `reason: message`, with how often each was told.
     pub fn events_about(&self, name: &str) -> Vec<(String, u64)> {
-        let events = self.list(("", "events"));
+        let events = self.list(EVENTS);
         let about = events.iter().filter(|event| text(event, "involvedObject.name") == name);
         let told = about.map(|event| {
             let text = format!("{}: {}", text(event, "reason"), text(event, "message"));
@@ -181,7 +222,7 @@ impl World {
             .map(|container| json!({"name": container["name"], "image": "i", "imageID": "i", "ready": phase == "Running", "restartCount": 0, "state": state}))
             .collect();
         let status = json!({"phase": phase, "startTime": now, "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}], "containerStatuses": statuses});
-        self.local().patch_status("", "pods", "default", name, json!({ "status": status })).await.unwrap();
+        self.patch_status(PODS, name, status).await;
     }
 
     pub async fn set_pods(&self, names: &[&str], phase: &str, exit_code: i32) {
@@ -200,8 +241,8 @@ impl World {
     }
 
     /// Whether a training job's condition is True.
-    pub fn has(&self, (group, plural): (&str, &str), job: &str, condition: &str) -> bool {
-        let job = self.get((group, plural), job).unwrap_or_default();
+    pub fn has(&self, kind: Kind, job: &str, condition: &str) -> bool {
+        let job = self.get(kind, job).unwrap_or_default();
         let conditions = job["status"]["conditions"].as_array().cloned().unwrap_or_default();
         conditions.iter().any(|entry| entry["type"] == condition && entry["status"] == "True")
     }
@@ -211,7 +252,7 @@ impl World {
     }
 
     pub async fn command(&self, job: &str, action: &str) {
-        let target = json!({"apiVersion": volcano::BATCH, "kind": "Job", "name": job});
+        let target = json!({"apiVersion": BATCH, "kind": "Job", "name": job});
         self.create(COMMANDS, json!({"metadata": {"generateName": "c-"}, "action": action, "target": target})).await;
     }
 
@@ -219,7 +260,7 @@ impl World {
         if let Some(operator) = self.operator.take() {
             operator.stop().await;
         }
-        self.cluster.stop().await;
+        self.place.leave().await;
     }
 }
 
@@ -244,10 +285,10 @@ pub fn vcjob(name: &str, tasks: &[(&str, i32)], more: Value) -> Value {
     json!({"metadata": {"name": name}, "spec": spec})
 }
 
-/// A PyTorchJob of a master and some workers.
+/// A PyTorchJob of a master and some workers, which no scheduler places: it is the tests that move pods.
 pub fn torch(name: &str, workers: i32, restart: &str, run_policy: Value) -> Value {
     let replica = |count: i32| {
-        let template = json!({"spec": {"containers": [{"name": "pytorch", "image": "i"}]}});
+        let template = json!({"spec": {"schedulerName": "nobody", "containers": [{"name": "pytorch", "image": "i"}]}});
         json!({"replicas": count, "restartPolicy": restart, "template": template})
     };
     let mut replicas = json!({ "Master": replica(1) });
