@@ -2,7 +2,7 @@
 //!
 //! The planner works on this and never looks at the raw object again.
 
-use super::kinds::Row;
+use super::kinds::{Kind, Row};
 use super::types::{ElasticPolicy, JobStatus, ReplicaSpec, RunPolicy};
 use super::{Rules, fill, validate};
 use crate::kube::field::{FieldError, Problem};
@@ -212,7 +212,8 @@ fn replicas(row: &'static Row, specs: &Value) -> Result<Vec<Replica>, Vec<FieldE
         let policy = spec.restart_policy.as_deref().unwrap_or(row.restart_policy);
         let mut replica = Replica {
             type_,
-            count: spec.replicas.unwrap_or(1),
+            // A launcher may do all the work itself.
+            count: spec.replicas.unwrap_or(if row.kind == Kind::Mpi && *type_ == "Worker" { 0 } else { 1 }),
             // Validation has refused every other word; an empty one means the default.
             restart_policy: RestartPolicy::parse(policy)
                 .or(RestartPolicy::parse(row.restart_policy))

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 const JOB: &str = "schedulerName:text63 minAvailable:count queue:text maxRetry:count ttlSecondsAfterFinished:count \
     priorityClassName:text minSuccess:some runningEstimate:text";
-const TASK: &str = "name:text63 replicas:count minAvailable:count maxRetry:int32 topologyPolicy:numa";
+const TASK: &str = "name:label replicas:count minAvailable:count maxRetry:int32 topologyPolicy:numa";
 const POLICY: &str = "action:text event:text events:texts exitCode:int32 timeout:text";
 const TOPOLOGY: &str = "mode:mode highestTierAllowed:tier highestTierName:text";
 const PARTITIONS: &str = "totalPartitions:some partitionSize:some minPartitions:count";
@@ -107,6 +107,8 @@ fn plain_schema(kind: &str) -> Value {
     let map = |values: Value| json!({ "type": "object", "additionalProperties": values });
     match kind {
         "text63" => json!({ "type": "string", "maxLength": 63 }),
+        "label" => json!({ "type": "string", "maxLength": 63, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" }),
+        "mount" => json!({ "type": "string", "minLength": 1, "pattern": "^[^:]+$" }),
         "texts" => list(json!({ "type": "string" })),
         "textmap" => map(json!({ "type": "string" })),
         "countmap" => map(json!({ "type": "integer", "format": "int32" })),
@@ -141,7 +143,8 @@ fn job() -> Value {
         ("dependsOn", depends),
         ("partitionPolicy", object(PARTITIONS, [topology()])),
     ];
-    let volume = object("mountPath:text volumeClaimName:text", [("volumeClaim", builtin("PersistentVolumeClaimSpec"))]);
+    let volume =
+        object("mountPath:mount volumeClaimName:text", [("volumeClaim", builtin("PersistentVolumeClaimSpec"))]);
     let plugin = json!({ "type": "array", "items": { "type": "string" }, "nullable": true });
     let fields = [
         ("tasks", list(object(TASK, task))),

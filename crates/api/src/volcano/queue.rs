@@ -15,6 +15,9 @@ const ROOT: &str = "root";
 /// A child of the root is on level 1.
 const LEVELS_MAX: usize = 5;
 
+/// The lists of a queue's spec that hold amounts.
+const AMOUNTS: [&str; 3] = ["capability", "deserved", "guarantee.resource"];
+
 type Amounts = BTreeMap<String, Quantity>;
 
 /// Completes a new queue (ADM-40).
@@ -70,8 +73,9 @@ pub fn takes_jobs(name: &str, queues: &[Value]) -> Result<(), FieldError> {
         return refused("can not submit job to root queue".to_owned());
     }
     is_open(name, queues)?;
-    if children(name, queues).next().is_some() {
-        return refused(format!("can only submit job to leaf queue, queue `{name}` has child queues"));
+    let below = children(name, queues).count();
+    if below > 0 {
+        return refused(format!("can only submit job to leaf queue, queue `{name}` has {below} child queues"));
     }
     Ok(())
 }
@@ -88,7 +92,7 @@ pub fn check(queue: &Value, old: Option<&Value>, queues: &[Value]) -> Vec<FieldE
     if let Some(weight) = spec["weight"].as_i64().filter(|weight| *weight < 1) {
         errors.push(FieldError::invalid("spec.weight", weight, "queue weight must be a positive integer"));
     }
-    for list in ["capability", "deserved", "guarantee.resource"] {
+    for list in AMOUNTS {
         for (name, amount) in amounts(queue, list).iter().filter(|(_, amount)| amount.is_negative()) {
             let path = format!("spec.{list}[{name}]");
             errors.push(FieldError::invalid(path, amount.to_string(), "must be greater than or equal to 0"));
@@ -102,23 +106,21 @@ pub fn check(queue: &Value, old: Option<&Value>, queues: &[Value]) -> Vec<FieldE
 
 /// What a queue's own amounts must keep to (ADM-42).
 fn check_own(errors: &mut Vec<FieldError>, queue: &Value) {
-    let [capability, deserved, guarantee] =
-        ["capability", "deserved", "guarantee.resource"].map(|list| amounts(queue, list));
+    let [capability, deserved, guarantee] = AMOUNTS.map(|list| amounts(queue, list));
     for (name, amount) in &guarantee {
-        if deserved.get(name).is_none_or(|most| most < amount) {
-            let path = format!("spec.guarantee.resource[{name}]");
-            errors.push(FieldError::invalid(
-                path,
-                amount.to_string(),
-                "deserved should equal or be greater than guarantee",
-            ));
+        let due = deserved.get(name);
+        if due.is_none_or(|due| due < amount) {
+            let (path, due) = (format!("spec.deserved[{name}]"), due.map(ToString::to_string));
+            let is = due.as_ref().map(|due| format!("={due}")).unwrap_or_default();
+            let detail = format!("deserved[{name}]{is} must be >= guarantee[{name}]={amount}");
+            errors.push(FieldError::invalid(path, due.as_deref().unwrap_or("<nil>"), &detail));
         }
     }
-    for (list, lower) in [("deserved", &deserved), ("guarantee.resource", &guarantee)] {
+    for (word, list, lower) in [("deserved", "deserved", &deserved), ("guarantee", "guarantee.resource", &guarantee)] {
         for (name, amount) in lower {
-            if capability.get(name).is_some_and(|most| most < amount) {
-                let path = format!("spec.{list}[{name}]");
-                errors.push(FieldError::invalid(path, amount.to_string(), "must not be greater than capability"));
+            if let Some(most) = capability.get(name).filter(|most| *most < amount) {
+                let detail = format!("{word}[{name}]={amount} must be <= capability[{name}]={most}");
+                errors.push(FieldError::invalid(format!("spec.{list}[{name}]"), amount.to_string(), &detail));
             }
         }
     }
@@ -154,9 +156,14 @@ fn check_tree(errors: &mut Vec<FieldError>, queue: &Value, old: Option<&Value>, 
     let name = text(queue, "metadata.name");
     if name == ROOT {
         let is_changed = |list: &str| old.is_some_and(|old| amounts(old, list) != amounts(queue, list));
-        for list in ["capability", "deserved", "guarantee.resource"].into_iter().filter(|list| is_changed(list)) {
+        for list in AMOUNTS.into_iter().filter(|list| is_changed(list)) {
             errors.push(FieldError::forbidden(format!("spec.{list}"), "root queue's resources can not be changed"));
         }
+        return;
+    }
+    // A tree that was wrong before does not keep its queues from being changed otherwise.
+    let shape = |queue: &Value| (parent_of(queue).to_owned(), AMOUNTS.map(|list| amounts(queue, list)));
+    if old.is_some_and(|old| shape(old) == shape(queue)) {
         return;
     }
     let parent = parent_of(queue);
@@ -164,20 +171,22 @@ fn check_tree(errors: &mut Vec<FieldError>, queue: &Value, old: Option<&Value>, 
     tree.push(queue.clone());
     let named = find(parent, &tree);
     if parent == name {
-        errors.push(FieldError::invalid("spec.parent", parent, "queue cannot use itself as parent"));
+        errors.push(FieldError::invalid("spec.parent", parent, &format!("queue {name} cannot use itself as parent")));
         return;
     } else if parent != ROOT && named.is_none() {
         errors.push(FieldError::not_found("spec.parent", parent));
         return;
     }
+    // The pods of a queue that has children already are theirs.
+    let is_first_child = children(parent, &tree).all(|child| text(child, "metadata.name") == name);
     let is_new_child = old.is_none_or(|old| parent_of(old) != parent);
-    if is_new_child && named.is_some_and(has_pods) && parent != ROOT {
-        let detail = format!("queue {parent} has allocated pods and cannot become a parent");
+    if is_new_child && is_first_child && named.is_some_and(has_pods) && parent != ROOT {
+        let detail = format!("queue {parent} cannot be the parent queue of queue {name} because it has allocated Pods");
         errors.push(FieldError::invalid("spec.parent", parent, &detail));
     }
     let above = ancestors(queue, &tree);
     if above.len() > LEVELS_MAX {
-        let detail = format!("a queue may be at most {LEVELS_MAX} levels below root");
+        let detail = format!("queue {name} exceeds the maximum allowed depth of {LEVELS_MAX}");
         errors.push(FieldError::invalid("spec.parent", parent, &detail));
     }
     check_ceiling(errors, queue, &above);
@@ -254,13 +263,12 @@ pub fn check_delete(name: &str, queues: &[Value]) -> Result<(), String> {
     if name == "default" || name == ROOT {
         return Err(format!("`{name}` queue can not be deleted"));
     }
-    match children(name, queues).next() {
-        Some(child) => Err(format!(
-            "queue {name} can not be deleted because it has child queues: {}",
-            text(child, "metadata.name")
-        )),
-        None => Ok(()),
+    let below: Vec<&str> = children(name, queues).map(|child| text(child, "metadata.name")).collect();
+    if below.is_empty() {
+        return Ok(());
     }
+    let (count, list) = (below.len(), below.join(", "));
+    Err(format!("queue {name} can not be deleted because it has {count} child queues: {list}"))
 }
 
 fn amounts(queue: &Value, list: &str) -> Amounts {

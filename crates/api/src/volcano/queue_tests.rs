@@ -37,7 +37,15 @@ fn amounts_stand_in_order() {
     );
     plain(json!({"weight": 0}), &["spec.weight"]);
     plain(json!({"capability": {"cpu": "-1"}}), &["spec.capability[cpu]"]);
-    plain(json!({"guarantee": {"resource": {"cpu": "1"}}}), &["spec.guarantee.resource[cpu]"]);
+    plain(json!({"guarantee": {"resource": {"cpu": "1"}}}), &["spec.deserved[cpu]"]);
+    let said =
+        |spec: Value| check(&queue("q", spec), None, &[]).into_iter().map(|error| error.text).collect::<Vec<_>>();
+    let none = json!({"guarantee": {"resource": {"cpu": "1"}}});
+    assert_eq!(said(none), [r#"Invalid value: "<nil>": deserved[cpu] must be >= guarantee[cpu]=1"#]);
+    let less = json!({"deserved": {"memory": "1Gi"}, "guarantee": {"resource": {"memory": "3Gi"}}});
+    assert_eq!(said(less), [r#"Invalid value: "1Gi": deserved[memory]=1Gi must be >= guarantee[memory]=3Gi"#]);
+    let more = json!({"capability": {"cpu": "1"}, "deserved": {"cpu": "2"}});
+    assert_eq!(said(more), [r#"Invalid value: "2": deserved[cpu]=2 must be <= capability[cpu]=1"#]);
     plain(json!({"capability": {"cpu": "1"}, "deserved": {"cpu": "2", "memory": "9Gi"}}), &["spec.deserved[cpu]"]);
     let mut stated = queue("q", json!({}));
     stated["status"] = json!({"state": "Closing"});
@@ -86,7 +94,14 @@ fn a_queue_fits_into_its_tree() {
     // Nobody becomes a parent with pods of its own.
     let mut busy = queue("busy", json!({}));
     busy["status"] = json!({"allocated": {"pods": "3"}});
-    checked(&queue("b", json!({"parent": "busy"})), None, &[busy], &["spec.parent"]);
+    checked(&queue("b", json!({"parent": "busy"})), None, &[busy.clone()], &["spec.parent"]);
+    // Those of a parent are its children's.
+    checked(&queue("b", json!({"parent": "busy"})), None, &[busy, queue("a", json!({"parent": "busy"}))], &[]);
+    // What is wrong with the tree is told to those who change the tree.
+    let late = queue("late", json!({"parent": "team", "deserved": {"cpu": "9"}}));
+    let mut heavier = late.clone();
+    heavier["spec"]["weight"] = json!(5);
+    checked(&heavier, Some(&late), &tree, &[]);
     let mut deep = vec![root];
     for level in 1..=5 {
         let parent = if level == 1 { "root".to_owned() } else { format!("l{}", level - 1) };
@@ -103,5 +118,7 @@ fn queues_that_others_need_stay() {
     for name in ["default", "root", "team"] {
         assert!(check_delete(name, &tree).is_err(), "{name}");
     }
+    let told = "queue team can not be deleted because it has 1 child queues: a";
+    assert_eq!(check_delete("team", &tree), Err(told.to_owned()));
     assert_eq!(check_delete("a", &tree), Ok(()));
 }

@@ -1,7 +1,7 @@
 //! What may change in a Job (ADM-30 to ADM-32): how many, how important, and nothing else of its spec.
 
 use super::types::job_spec;
-use super::validate::{UNFILLED, check_numbers};
+use super::validate::{check_filled, check_numbers};
 use crate::kube::field::FieldError;
 use crate::kube::items_mut;
 use crate::kube::validate::place::{Place, problems};
@@ -19,7 +19,7 @@ pub fn job_update(new: &Value, old: &Value) -> Vec<FieldError> {
     problems(&new["spec"], "spec", |place| {
         check_numbers(&spec, place);
         for (task, place) in spec.tasks.iter().zip(place.items("tasks")) {
-            place.invalid_if(!task.is_filled(), "replicas", task.replicas, UNFILLED);
+            check_filled(task, &place);
         }
         check_fixed(place, &old["spec"]);
     })

@@ -115,16 +115,20 @@ fn check_task(task: &Task, place: &Place) {
     {
         policy.invalid_if(number < 1, key, number, "must be greater than 0");
     }
-    place.invalid_if(!task.is_filled(), "replicas", task.replicas, UNFILLED);
+    check_filled(task, place);
     let needed = partitions.required();
     if let Some(fewest) = task.min_available.filter(|fewest| partitions.min_partitions > 0 && *fewest != needed) {
-        place.invalid("minAvailable", fewest, "'minAvailable' must be equal to 'minPartitions' * 'partitionSize'");
+        let detail = format!("'MinAvailable' is not equal to MinPartitions*PartitionSize in task: {}", task.name);
+        place.invalid("minAvailable", fewest, &detail);
     }
     check_topology(&policy.field("networkTopology"));
 }
 
-/// What is said of a task whose partitions are not its replicas.
-pub(super) const UNFILLED: &str = "'replicas' must be equal to 'totalPartitions' * 'partitionSize'";
+/// A task's partitions are all of its replicas.
+pub(super) fn check_filled(task: &Task, place: &Place) {
+    let detail = format!("'Replicas' are not equal to TotalPartitions*PartitionSize in task: {}", task.name);
+    place.invalid_if(!task.is_filled(), "replicas", task.replicas, &detail);
+}
 
 /// A pod template must make a pod that the API server would take (ADM-24).
 fn check_template(template: &Value, place: &Place) {
@@ -160,12 +164,11 @@ fn check_plugins(spec: &JobSpec, place: &Place) {
         plugin.invalid("", name, &format!("unable to find job plugin: {name}"));
     }
     let Some(words) = spec.plugins.get("mpi") else { return };
+    // A master may do without workers.
     let arguments = Arguments::read(MPI_FLAGS, words);
-    for role in ["master", "worker"] {
-        let name = arguments.text(role);
-        let detail = format!("The specified mpi {role} task was not found");
-        place.invalid_if(spec.task(name).is_none(), "plugins[mpi]", name, &detail);
-    }
+    let name = arguments.text("master");
+    let detail = "The specified mpi master task was not found";
+    place.invalid_if(spec.task(name).is_none(), "plugins[mpi]", name, detail);
 }
 
 fn check_volumes(spec: &JobSpec, place: &Place) {
@@ -196,6 +199,8 @@ fn check_volumes(spec: &JobSpec, place: &Place) {
     }
 }
 
+const NO_DAG: &str = "job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG)";
+
 /// Dependencies name tasks of the Job and lead nowhere in a circle (ADM-26).
 fn check_dependencies(spec: &JobSpec, place: &Place) {
     let mut waits: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -203,7 +208,7 @@ fn check_dependencies(spec: &JobSpec, place: &Place) {
         let Some(depends) = &task.depends_on else { continue };
         for name in &depends.name {
             if spec.task(name).is_none() {
-                place.not_found("dependsOn.name", name);
+                place.invalid("dependsOn.name", name.as_str(), &format!("there is no such task: {NO_DAG}"));
             } else {
                 waits.entry(&task.name).or_default().insert(name);
             }
@@ -218,8 +223,7 @@ fn check_dependencies(spec: &JobSpec, place: &Place) {
         waits.remove(free);
     }
     if let Some((name, _)) = waits.first_key_value() {
-        let detail = "job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG)";
-        place.invalid("tasks", *name, detail);
+        place.invalid("tasks", *name, NO_DAG);
     }
 }
 

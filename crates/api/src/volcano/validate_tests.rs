@@ -92,12 +92,10 @@ fn names_must_make_names_of_pods() {
 
 // ADM-18, ADM-19
 #[test]
-fn plugins_are_known_and_mpi_has_its_tasks() {
+fn plugins_are_known_and_mpi_has_its_master() {
     check(with(json!({"plugins": {"novel": []}})), &["unable to find job plugin: novel"]);
-    check(
-        with(json!({"plugins": {"mpi": ["--master=boss"]}})),
-        &["The specified mpi master task was not found", "The specified mpi worker task was not found"],
-    );
+    check(with(json!({"plugins": {"mpi": ["--master=boss"]}})), &["The specified mpi master task was not found"]);
+    check(json!({"tasks": [task("boss", 1)], "plugins": {"mpi": ["--master=boss"]}}), &[]);
     let tasks = json!([task("boss", 1), task("worker", 1)]);
     check(json!({"tasks": tasks, "plugins": {"mpi": ["--master=boss"]}}), &[]);
 }
@@ -182,7 +180,10 @@ fn dependencies_name_tasks_and_do_not_run_in_circles() {
         json!({ "tasks": tasks })
     };
     check(depends(&[("a", &[]), ("b", &["a"]), ("c", &["a", "b"])]), &[]);
-    check(depends(&[("a", &["x"])]), &["spec.tasks[0].dependsOn.name: Not found: \"x\""]);
+    check(
+        depends(&[("a", &["x"])]),
+        &["spec.tasks[0].dependsOn.name: Invalid value: \"x\": there is no such task: job has"],
+    );
     check(depends(&[("a", &["b"]), ("b", &["a"])]), &["doesn't form a directed acyclic graph(DAG)"]);
     check(depends(&[("a", &["a"])]), &["directed acyclic graph(DAG)"]);
 }
@@ -213,10 +214,13 @@ fn partitions_fill_the_task() {
     };
     check(parted(4, Value::Null, json!({"totalPartitions": 2, "partitionSize": 2, "minPartitions": 1})), &[]);
     check(parted(4, json!(2), json!({"totalPartitions": 2, "partitionSize": 2, "minPartitions": 1})), &[]);
-    check(parted(5, json!(2), json!({"totalPartitions": 2, "partitionSize": 2})), &["'replicas' must be equal to"]);
+    check(
+        parted(5, json!(2), json!({"totalPartitions": 2, "partitionSize": 2})),
+        &["'Replicas' are not equal to TotalPartitions*PartitionSize in task: a"],
+    );
     check(
         parted(4, json!(3), json!({"totalPartitions": 2, "partitionSize": 2, "minPartitions": 1})),
-        &["'minAvailable' must be equal to"],
+        &["'MinAvailable' is not equal to MinPartitions*PartitionSize in task: a"],
     );
     check(
         parted(0, json!(0), json!({"totalPartitions": 0, "partitionSize": 0}))["tasks"]

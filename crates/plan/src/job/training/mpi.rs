@@ -44,15 +44,24 @@ fn helpers(round: &Round) -> Vec<Value> {
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
         {"apiGroups": [""], "resources": ["pods/exec"], "resourceNames": workers(round), "verbs": ["create"]},
     ]);
-    let subject = json!({"kind": "ServiceAccount", "name": launcher, "namespace": round.job.namespace});
+    let account = account(round);
+    let subject = json!({"kind": "ServiceAccount", "name": account, "namespace": round.job.namespace});
     let config = format!("{}-config", round.job.name);
-    vec![
+    let own_account = (account == launcher)
+        .then(|| json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": owned(&launcher)}));
+    let others = [
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": owned(&config), "data": config_data(round)}),
-        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": owned(&launcher)}),
         json!({"apiVersion": format!("{group}/v1"), "kind": "Role", "metadata": owned(&launcher), "rules": rules}),
         json!({"apiVersion": format!("{group}/v1"), "kind": "RoleBinding", "metadata": owned(&launcher),
             "subjects": [subject], "roleRef": {"apiGroup": group, "kind": "Role", "name": launcher}}),
-    ]
+    ];
+    own_account.into_iter().chain(others).collect()
+}
+
+/// Who the launcher is: the account that its template names, which is then the user's own, or one of the job.
+fn account(round: &Round) -> String {
+    let named = round.job.leader().map_or("", |launcher| text(&launcher.template, "spec.serviceAccountName"));
+    if named.is_empty() { round.job.pod_name("Launcher", 0) } else { named.to_owned() }
 }
 
 fn workers(round: &Round) -> Vec<String> {
@@ -63,11 +72,8 @@ fn workers(round: &Round) -> Vec<String> {
 /// A launcher with a GPU computes too, so it is the first host.
 fn launcher_computes(round: &Round) -> bool {
     let containers = round.job.leader().map(Replica::containers).unwrap_or_default();
-    let asks = |container: &Value, key: &str| {
-        let amounts = at(container, key).and_then(Value::as_object);
-        amounts.into_iter().flatten().any(|(name, _)| name.ends_with(".com/gpu"))
-    };
-    containers.iter().any(|c| asks(c, "resources.limits") || asks(c, "resources.requests"))
+    let limits = containers.iter().filter_map(|container| at(container, "resources.limits")?.as_object());
+    limits.flatten().any(|(name, _)| name.contains("gpu"))
 }
 
 fn config_data(round: &Round) -> Value {
@@ -123,7 +129,7 @@ fn equip_launcher(round: &Round, pod: &mut Value) {
         "resources": {"limits": amounts, "requests": amounts},
     });
     let spec = &mut pod["spec"];
-    spec["serviceAccountName"] = json!(round.job.pod_name("Launcher", 0));
+    spec["serviceAccountName"] = json!(account(round));
     push(spec, "initContainers", delivery);
     push(spec, "volumes", json!({ "name": KUBECTL_VOLUME, "emptyDir": {} }));
     let computes = launcher_computes(round);
@@ -133,13 +139,11 @@ fn equip_launcher(round: &Round, pod: &mut Value) {
     push(container, "volumeMounts", mount);
     let agent = format!("{CONFIG_PATH}/kubexec.sh");
     let hostfile = format!("{CONFIG_PATH}/hostfile");
-    let mut variables = vec![
-        ("OMPI_MCA_plm_rsh_agent", agent.as_str()),
-        ("OMPI_MCA_orte_default_hostfile", &hostfile),
-        ("I_MPI_HYDRA_BOOTSTRAP", "rsh"),
-    ];
-    if !items_mut(container, "env").any(|known| text(known, "name") == "I_MPI_HYDRA_BOOTSTRAP_EXEC") {
-        variables.push(("I_MPI_HYDRA_BOOTSTRAP_EXEC", &agent));
+    let mut variables = vec![("OMPI_MCA_plm_rsh_agent", agent.as_str()), ("OMPI_MCA_orte_default_hostfile", &hostfile)];
+    for (name, value) in [("I_MPI_HYDRA_BOOTSTRAP", "rsh"), ("I_MPI_HYDRA_BOOTSTRAP_EXEC", &agent)] {
+        if !items_mut(container, "env").any(|known| text(known, "name") == name) {
+            variables.push((name, value));
+        }
     }
     if !computes {
         // A launcher that asks for no GPU shall not find one.

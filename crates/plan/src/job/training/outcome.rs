@@ -56,9 +56,9 @@ fn verdict(round: &Round, replica: &Replica, pod: &Pod) -> Verdict {
     if kind == Kind::TensorFlow && round.job.has_dynamic_workers && replica.type_ == "Worker" {
         return Verdict::Ignore;
     }
-    let restarts_in_place = match kind {
-        Kind::PyTorch | Kind::Paddle | Kind::Jax => true,
-        Kind::TensorFlow | Kind::XgBoost | Kind::Mpi => false,
+    let replaces_failed = match kind {
+        Kind::PyTorch | Kind::TensorFlow | Kind::Paddle | Kind::Jax => true,
+        Kind::XgBoost | Kind::Mpi => false,
     };
     let own = match replica.restart_policy {
         RestartPolicy::ExitCode => {
@@ -67,7 +67,7 @@ fn verdict(round: &Round, replica: &Replica, pod: &Pod) -> Verdict {
             if code.is_none_or(|code| code >= RETRYABLE_MIN) { Verdict::Replace } else { Verdict::Permanent }
         }
         RestartPolicy::Never => Verdict::Fatal,
-        RestartPolicy::OnFailure | RestartPolicy::Always if restarts_in_place => Verdict::Replace,
+        RestartPolicy::OnFailure | RestartPolicy::Always if replaces_failed => Verdict::Replace,
         RestartPolicy::OnFailure | RestartPolicy::Always => Verdict::Fatal,
     };
     if own == Verdict::Fatal && restart::is_whole_job(round) { Verdict::Replace } else { own }
@@ -196,10 +196,8 @@ pub fn report(round: &mut Round, course: &Course) -> bool {
     if let Some((type_, _)) = course.failing.first() {
         let count = course.failing.iter().filter(|(other, _)| other == type_).count();
         let name = &round.job.name;
-        // With its leader running, the reference words it from the counters.
-        let message = if round.job.row.kind == Kind::TensorFlow {
-            format!("TFJob {name} is restarting because {type_} replica(s) failed.")
-        } else if is_active {
+        // With its leader running, the reference words it from the counters, except a TFJob's.
+        let message = if is_active && round.job.row.kind != Kind::TensorFlow {
             format!("{} is restarting because {count} {type_} replica(s) failed.", round.title(false))
         } else {
             format!("job {name} is restarting because {type_} replica(s) failed.")

@@ -63,10 +63,11 @@ fn a_tfjob_ends_with_its_chief_or_worker_0_or_all_workers() {
 }
 
 #[test]
-fn a_tfjob_fails_with_any_pod_unless_an_exit_code_restarts_it() {
+fn a_tfjob_fails_with_any_pod_unless_its_policy_replaces_it() {
     for (policy, code, expected) in [
         ("Never", 1, Some("TFJobFailed: TFJob d/x has failed because 1 PS replica(s) failed.")),
-        ("OnFailure", 1, Some("TFJobFailed: TFJob d/x has failed because 1 PS replica(s) failed.")),
+        ("OnFailure", 1, None),
+        ("Always", 1, None),
         ("ExitCode", 1, Some("TFJobFailed: job \"x\" is failing because \"PS\" replica(s) failed.")),
         ("ExitCode", 137, None),
     ] {
@@ -74,7 +75,13 @@ fn a_tfjob_fails_with_any_pod_unless_an_exit_code_restarts_it() {
         stage.end("x-ps-0", code);
         match expected {
             Some(expected) => assert_eq!(stage.said("Failed"), expected),
-            None => assert!(stage.has_event("TFJobRestarting TFJob x is restarting because PS replica(s) failed.")),
+            None => {
+                assert!(
+                    stage.has_event("TFJobRestarting job x is restarting because PS replica(s) failed."),
+                    "{policy}"
+                );
+                assert!(!stage.conditions().contains(&"Failed".to_owned()), "{policy}");
+            }
         }
     }
     let mut dynamic =
@@ -215,6 +222,41 @@ fn an_mpi_launcher_with_a_gpu_computes_too() {
         "x-launcher slots=1\nx-worker-0 slots=1\nx-worker-1 slots=1\n"
     );
     assert!(!stage.environment("x-launcher").contains_key("NVIDIA_VISIBLE_DEVICES"));
+}
+
+#[test]
+fn an_mpi_launcher_with_any_vendors_gpu_computes_too() {
+    let hosts = |resource: &str| {
+        let container = json!([{"name": "m", "image": "i", "resources": {"limits": {resource: "1"}}}]);
+        let spec = json!({"mpiReplicaSpecs": {"Launcher": {"template": {"spec": {"containers": container}}}}});
+        mpi(spec).world.raw("ConfigMap", "x-config")["data"]["hostfile"].as_str().unwrap().lines().count()
+    };
+    assert_eq!((hosts("vendor-domain/gpu"), hosts("vendor-domain/resourcetype")), (3, 2));
+}
+
+#[test]
+fn an_mpi_launcher_keeps_its_own_account_and_its_own_bootstrap() {
+    let env = json!([{"name": "I_MPI_HYDRA_BOOTSTRAP", "value": "ssh"}]);
+    let template =
+        json!({"spec": {"serviceAccountName": "mine", "containers": [{"name": "m", "image": "i", "env": env}]}});
+    let stage = mpi(json!({"mpiReplicaSpecs": {"Launcher": {"template": template}}}));
+    assert_eq!(stage.pod("x-launcher")["spec"]["serviceAccountName"], "mine");
+    assert_eq!(stage.world.raw("RoleBinding", "x-launcher")["subjects"][0]["name"], "mine");
+    assert!(stage.world.names("ServiceAccount").is_empty(), "the account is the user's to make");
+    let variables = stage.environment("x-launcher");
+    assert_eq!(
+        (&*variables["I_MPI_HYDRA_BOOTSTRAP"], &*variables["I_MPI_HYDRA_BOOTSTRAP_EXEC"]),
+        ("ssh", "/etc/mpi/kubexec.sh")
+    );
+}
+
+// PT-DEF-3
+#[test]
+fn an_mpijob_has_the_workers_that_it_asks_for_and_no_other() {
+    let mut stage = mpi(json!({"mpiReplicaSpecs": {"Worker": {"replicas": null}}}));
+    assert_eq!(stage.pods(), ["x-launcher"]);
+    stage.run_all();
+    assert_eq!(stage.said("Running"), "MPIJobRunning: MPIJob d/x is running.");
 }
 
 #[test]
