@@ -1,0 +1,256 @@
+//! Sweeps in the schema.
+
+use super::{Sweep as Record, store};
+use crate::connection;
+use crate::fault::{Fault, Result};
+use crate::graphql::Asked as _;
+use crate::graphql::page::{after, cursor, cut, length};
+use crate::graphql::scalars::{DateTime, JsonText};
+use crate::project::graphql::Project;
+use crate::project::{self, Path, Project as ProjectRecord};
+use crate::run::graphql::{Run, RunConnection};
+use crate::run::{names, store as runs};
+use crate::ids;
+use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
+use jiff::Timestamp;
+use std::sync::Arc;
+use volley_plan::people::Deed;
+
+pub struct ProjectSweeps(pub Arc<ProjectRecord>);
+
+#[Object]
+impl ProjectSweeps {
+    async fn sweep(&self, ctx: &Context<'_>, sweep_name: String) -> Result<Option<Sweep>> {
+        Ok(store::by_name(&ctx.shared().database, self.0.id, &sweep_name).await?.map(Sweep))
+    }
+
+    async fn sweeps(
+        &self,
+        ctx: &Context<'_>,
+        first: Option<i32>,
+        #[graphql(name = "after")] from: Option<String>,
+        #[graphql(name = "filters")] _filters: Option<JsonText>,
+    ) -> Result<Option<SweepConnection>> {
+        let length = length(first);
+        let rows = store::of_project(&ctx.shared().database, self.0.id, after(from.as_deref()), length + 1).await?;
+        let (rows, has_more) = cut(rows, length);
+        let nodes = rows.into_iter().map(|row| (cursor(row.id), Sweep(row))).collect();
+        Ok(Some(SweepConnection::page(nodes, has_more)))
+    }
+
+    async fn total_sweeps(&self, ctx: &Context<'_>) -> Result<Option<i32>> {
+        let count = store::count(&ctx.shared().database, self.0.id).await?;
+        Ok(Some(i32::try_from(count).unwrap_or(i32::MAX)))
+    }
+}
+
+connection!(SweepConnection, SweepEdge, Sweep);
+
+pub struct Sweep(pub Record);
+
+#[Object]
+impl Sweep {
+    async fn id(&self) -> ID {
+        ids::encode("Sweep", self.0.id)
+    }
+    async fn name(&self) -> &str {
+        &self.0.name
+    }
+    async fn display_name(&self) -> Option<&str> {
+        self.0.display_name.as_deref()
+    }
+    /// The line `method: …` of the config.
+    async fn method(&self) -> &str {
+        let line = self.0.config.lines().find_map(|line| line.strip_prefix("method:"));
+        line.map_or("custom", |method| method.trim().trim_matches(['"', '\'']))
+    }
+    async fn state(&self) -> &str {
+        &self.0.state
+    }
+    async fn description(&self) -> Option<&str> {
+        self.0.description.as_deref()
+    }
+    async fn best_loss(&self) -> Option<f64> {
+        None
+    }
+    async fn config(&self) -> &str {
+        &self.0.config
+    }
+    async fn controller(&self) -> Option<JsonText> {
+        self.0.controller.clone().map(JsonText)
+    }
+    async fn scheduler(&self) -> Option<JsonText> {
+        self.0.scheduler.clone().map(JsonText)
+    }
+    async fn created_at(&self) -> DateTime {
+        DateTime(self.0.created_at)
+    }
+    async fn updated_at(&self) -> Option<DateTime> {
+        Some(DateTime(self.0.updated_at))
+    }
+    async fn heartbeat_at(&self) -> Option<DateTime> {
+        self.0.heartbeat_at.map(DateTime)
+    }
+    async fn run_count(&self, ctx: &Context<'_>) -> Result<i32> {
+        let found = runs::of_sweep(&ctx.shared().database, self.0.project_id, &self.0.name).await?;
+        Ok(i32::try_from(found.len()).unwrap_or(i32::MAX))
+    }
+    async fn run_count_expected(&self) -> Option<i32> {
+        None
+    }
+    async fn controller_run_name(&self) -> Option<&str> {
+        None
+    }
+    async fn project(&self, ctx: &Context<'_>) -> Result<Project> {
+        let project = project::store::by_id(&ctx.shared().database, self.0.project_id).await?;
+        project.map(Project::new).ok_or_else(|| Fault::missing("the project"))
+    }
+    async fn runs(
+        &self,
+        ctx: &Context<'_>,
+        first: Option<i32>,
+        #[graphql(name = "after")] from: Option<String>,
+        #[graphql(name = "order")] _order: Option<String>,
+    ) -> Result<Option<RunConnection>> {
+        let mut found = runs::of_sweep(&ctx.shared().database, self.0.project_id, &self.0.name).await?;
+        let seen = after(from.as_deref());
+        found.retain(|run| run.id > seen);
+        let (rows, has_more) = cut(found, length(first));
+        let nodes = rows.into_iter().map(|row| (cursor(row.id), Run::new(row))).collect();
+        Ok(Some(RunConnection::page(nodes, has_more)))
+    }
+    async fn agents(&self) -> Option<SweepAgentConnection> {
+        Some(SweepAgentConnection { edges: Vec::new() })
+    }
+    async fn agent(&self, #[graphql(name = "agentName")] _name: String) -> Option<Agent> {
+        None
+    }
+    async fn early_stop_job_running(&self) -> Option<bool> {
+        Some(false)
+    }
+}
+
+#[derive(SimpleObject)]
+pub struct SweepAgentConnection {
+    edges: Vec<SweepAgentEdge>,
+}
+
+#[derive(SimpleObject)]
+pub struct SweepAgentEdge {
+    node: Option<Agent>,
+}
+
+pub struct Agent {
+    id: i64,
+    name: String,
+    host: String,
+    state: String,
+    created_at: i64,
+    heartbeat_at: i64,
+}
+
+#[Object]
+impl Agent {
+    async fn id(&self) -> ID {
+        ids::encode("Agent", self.id)
+    }
+    async fn name(&self) -> &str {
+        &self.name
+    }
+    async fn host(&self) -> Option<&str> {
+        Some(&self.host)
+    }
+    async fn state(&self) -> Option<&str> {
+        Some(&self.state)
+    }
+    async fn total_runs(&self) -> Option<i32> {
+        None
+    }
+    async fn created_at(&self) -> DateTime {
+        DateTime(self.created_at)
+    }
+    async fn heartbeat_at(&self) -> Option<DateTime> {
+        Some(DateTime(self.heartbeat_at))
+    }
+    #[expect(clippy::too_many_arguments, reason = "the schema's arguments")]
+    async fn runs(
+        &self,
+        #[graphql(name = "first")] _first: Option<i32>,
+        #[graphql(name = "after")] _after: Option<String>,
+        #[graphql(name = "last")] _last: Option<i32>,
+        #[graphql(name = "before")] _before: Option<String>,
+        #[graphql(name = "order")] _order: Option<String>,
+    ) -> Option<RunConnection> {
+        None
+    }
+}
+
+#[derive(InputObject)]
+pub struct UpsertSweepInput {
+    id: Option<ID>,
+    name: Option<String>,
+    config: Option<String>,
+    description: Option<String>,
+    display_name: Option<String>,
+    entity_name: Option<String>,
+    project_name: Option<String>,
+    controller: Option<JsonText>,
+    scheduler: Option<JsonText>,
+    state: Option<String>,
+    prior_runs_filters: Option<JsonText>,
+    launch_scheduler: Option<JsonText>,
+    template_variable_values: Option<JsonText>,
+    client_mutation_id: Option<String>,
+}
+
+#[derive(SimpleObject)]
+pub struct UpsertSweepPayload {
+    sweep: Option<Sweep>,
+    config_validation_warnings: Option<Vec<String>>,
+}
+
+#[derive(Default)]
+pub struct SweepMutation;
+
+#[Object]
+impl SweepMutation {
+    async fn upsert_sweep(&self, ctx: &Context<'_>, input: UpsertSweepInput) -> Result<Option<UpsertSweepPayload>> {
+        let (shared, caller) = (ctx.shared(), ctx.caller());
+        let known = match input.id.as_ref().and_then(|id| ids::decode("Sweep", id)) {
+            Some(id) => store::by_id(&shared.database, id).await?.filter(|sweep| caller.may_see(sweep.entity_id)),
+            None => None,
+        };
+        let now = Timestamp::now();
+        let edit = store::Edit {
+            config: input.config.as_deref(),
+            display_name: input.display_name.as_deref(),
+            description: input.description.as_deref(),
+            controller: input.controller.as_ref().map(|text| text.0.as_str()),
+            scheduler: input.scheduler.as_ref().map(|text| text.0.as_str()),
+            state: input.state.as_deref(),
+        };
+        let project = match &known {
+            Some(sweep) => {
+                caller.must(Deed::Log, sweep.entity_id, "the sweep")?;
+                None
+            }
+            None => {
+                let path = Path { entity: input.entity_name.as_deref(), project: input.project_name.as_deref() };
+                Some(project::ensure(shared, caller, path).await?)
+            }
+        };
+        let mut write = shared.database.write().await?;
+        let id = match (&known, project) {
+            (None, Some(project)) => {
+                let name = input.name.clone().unwrap_or_else(names::new_id);
+                store::insert(&mut write, project.id, &name, caller.user.id, now).await?
+            }
+            (Some(sweep), _) => sweep.id,
+            (None, None) => return Err(Fault::missing("the sweep")),
+        };
+        store::edit(&mut write, id, &edit, now).await?;
+        write.commit().await?;
+        let sweep = store::by_id(&shared.database, id).await?.map(Sweep);
+        Ok(Some(UpsertSweepPayload { sweep, config_validation_warnings: Some(Vec::new()) }))
+    }
+}
