@@ -15,3 +15,4 @@ pub mod people;
 pub mod queue;
 pub mod run;
 pub mod sim;
+pub mod sweep;

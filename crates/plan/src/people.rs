@@ -109,7 +109,9 @@ impl Thing {
 pub enum Decision {
     Yes,
     /// It may be seen but not done; `needs` is the role that would do.
-    No { needs: Option<Role> },
+    No {
+        needs: Option<Role>,
+    },
     /// It may not be seen: say that it does not exist.
     Hidden,
 }
@@ -157,10 +159,7 @@ mod tests {
     #[test]
     fn each_role_may_do_what_the_table_says() {
         assert_eq!(permitted(Role::Viewer), [Deed::See]);
-        assert_eq!(
-            permitted(Role::Member),
-            [Deed::See, Deed::Log, Deed::Submit, Deed::Serve, Deed::CreateQueue]
-        );
+        assert_eq!(permitted(Role::Member), [Deed::See, Deed::Log, Deed::Submit, Deed::Serve, Deed::CreateQueue]);
         assert_eq!(permitted(Role::Admin), &Deed::ALL[..7]);
     }
 

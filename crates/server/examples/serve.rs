@@ -14,7 +14,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         database: args.next(),
         blobs: None,
         public_url: None,
-        first_user: "volley".to_owned(),
+        first_user: "alice".to_owned(),
         first_key: std::env::var("WANDB_API_KEY").ok(),
     })
     .await?;

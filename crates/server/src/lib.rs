@@ -30,9 +30,13 @@ use people::{keys, store::NewUser};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+/// How long requests under way may take to end when the server stops; an upload can take hours.
+const STOP_MAX: Duration = Duration::from_secs(10);
 
 /// What a server is started with.
 #[derive(Clone, Debug)]
@@ -62,7 +66,10 @@ pub enum StartError {
     Blobs(#[from] blobs::Error),
     #[error("failed to listen on {at}; hint: another program may have the port, choose one with --listen")]
     Listen { at: SocketAddr, source: std::io::Error },
-    #[error("the key for the first user must have {} letters and digits; hint: leave it out and one is made", keys::KEY_LENGTH)]
+    #[error(
+        "the key for the first user must have {} letters and digits; hint: leave it out and one is made",
+        keys::KEY_LENGTH
+    )]
     Key,
     #[error("failed to write the first user's key to `{}`", at.display())]
     KeyFile { at: PathBuf, source: std::io::Error },
@@ -75,6 +82,8 @@ pub struct State {
     pub news: News,
     /// Without a slash at the end.
     pub public_url: String,
+    /// Ends what would otherwise go on for as long as a client listens.
+    pub stop: CancellationToken,
 }
 
 pub type Shared = Arc<State>;
@@ -83,7 +92,6 @@ pub type Shared = Arc<State>;
 pub struct Server {
     shared: Shared,
     address: SocketAddr,
-    stop: CancellationToken,
     tasks: TaskTracker,
 }
 
@@ -103,14 +111,14 @@ impl Server {
         let public_url = settings.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
         let news = News::default();
         let public_url = public_url.trim_end_matches('/').to_owned();
-        let shared = Arc::new(State { database, blobs, news, public_url });
-
         let stop = CancellationToken::new();
+        let shared = Arc::new(State { database, blobs, news, public_url, stop: stop.clone() });
+
         let tasks = TaskTracker::new();
         tasks.spawn(http::serve(listener, shared.clone(), stop.clone()));
-        tasks.spawn(watchman::watch(shared.clone(), stop.clone()));
+        tasks.spawn(watchman::watch(shared.clone(), stop));
         tasks.close();
-        Ok(Server { shared, address, stop, tasks })
+        Ok(Server { shared, address, tasks })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -123,8 +131,10 @@ impl Server {
 
     /// Takes no more requests, lets those under way end, and closes the database.
     pub async fn stop(self) {
-        self.stop.cancel();
-        self.tasks.wait().await;
+        self.shared.stop.cancel();
+        if tokio::time::timeout(STOP_MAX, self.tasks.wait()).await.is_err() {
+            tracing::warn!("requests were still under way when the server stopped");
+        }
         self.shared.database.close().await;
     }
 }

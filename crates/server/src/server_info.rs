@@ -26,7 +26,9 @@ impl ServerQuery {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         Some(ServerInfo {
             // Above any client that there is, so that none is told to upgrade or to refuse.
-            cli_version_info: Some(Json(serde_json::json!({ "max_cli_version": "99.0.0", "min_cli_version": "0.10.0" }))),
+            cli_version_info: Some(Json(
+                serde_json::json!({ "max_cli_version": "99.0.0", "min_cli_version": "0.10.0" }),
+            )),
             latest_local_version_info: Some(LocalVersionInfo {
                 out_of_date: false,
                 latest_version_string: version.clone(),

@@ -54,8 +54,10 @@ pub async fn round(shared: &Shared, now: Timestamp) -> Result<()> {
         if !is_abandoned(item.life.state, false, heard, now) {
             continue;
         }
-        let message = format!("the agent has not been heard of for {} minutes, and no run appeared", AGENT_SILENCE_MAX.as_mins());
-        items::set_error(&mut write, item.id, &Report { message, stage: "agent".to_owned(), file_paths: Vec::new() }).await?;
+        let message =
+            format!("the agent has not been heard of for {} minutes, and no run appeared", AGENT_SILENCE_MAX.as_mins());
+        items::set_error(&mut write, item.id, &Report { message, stage: "agent".to_owned(), file_paths: Vec::new() })
+            .await?;
         let failed = volley_plan::queue::item::Item { state: ItemState::Failed, ..item.life.clone() };
         items::settle(&mut write, &item, Answer::Done(failed), now).await?;
         write.commit().await?;

@@ -47,9 +47,13 @@ pub enum Refusal {
     Spec(String),
     #[error("the template variable values are not a JSON object: {0}")]
     Values(String),
-    #[error("the queue has no resource configuration and the run spec names no resource; hint: give the queue a config, or launch with --resource")]
+    #[error(
+        "the queue has no resource configuration and the run spec names no resource; hint: give the queue a config, or launch with --resource"
+    )]
     Resource,
-    #[error("this queue has template variables, so `resource_args` cannot be given; hint: set the variables, or ask who manages the queue")]
+    #[error(
+        "this queue has template variables, so `resource_args` cannot be given; hint: set the variables, or ask who manages the queue"
+    )]
     Override,
     #[error("priority {0} is not one of 0 (critical), 1 (high), 2 (medium) and 3 (low)")]
     Priority(i64),
@@ -122,7 +126,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    const SPEC: &str = r#"{"entity":"alice","project":"p","docker":{"docker_image":"img:1"},"resource":null,"odd":{"kept":1}}"#;
+    const SPEC: &str =
+        r#"{"entity":"alice","project":"p","docker":{"docker_image":"img:1"},"resource":null,"odd":{"kept":1}}"#;
 
     fn queue(variables: &str) -> Template {
         Template {

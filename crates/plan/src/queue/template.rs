@@ -102,8 +102,8 @@ struct Declared<'a> {
 /// The variables that a queue declares: JSON text `{"name": {"schema": {…}, "description": …}}`.
 pub fn declare(text: &str) -> Result<Vec<Variable>, Vec<Problem>> {
     let wrong = |name: &str, why: String| problem(name, Code::Declaration, why);
-    let members: Option<Members> =
-        serde_json::from_str(text).map_err(|error| vec![wrong("", format!("the template variables are not a JSON object: {error}"))])?;
+    let members: Option<Members> = serde_json::from_str(text)
+        .map_err(|error| vec![wrong("", format!("the template variables are not a JSON object: {error}"))])?;
     let members = members.unwrap_or_default().0;
     if members.len() > VARIABLES_MAX {
         return Err(vec![wrong("", format!("there are more than {VARIABLES_MAX} template variables"))]);
@@ -138,7 +138,8 @@ fn unsound(variable: &Variable) -> Vec<Problem> {
     if let (Some(minimum), Some(maximum)) = (variable.schema.minimum, variable.schema.maximum)
         && minimum > maximum
     {
-        let why = format!("template variable `{}` has a minimum of {minimum} above its maximum of {maximum}", variable.name);
+        let why =
+            format!("template variable `{}` has a minimum of {minimum} above its maximum of {maximum}", variable.name);
         problems.push(problem(&variable.name, Code::Declaration, why));
     }
     if let Some(default) = &variable.schema.default
@@ -170,7 +171,12 @@ pub fn check(config: &Value, variables: &[Variable]) -> Vec<Problem> {
 }
 
 fn gather(value: &Value, used: &mut BTreeSet<String>, in_keys: &mut BTreeSet<String>) {
-    let names = |text: &str| parts(text).into_iter().filter_map(|part| if let Part::Token(name) = part { Some(name.to_owned()) } else { None }).collect::<Vec<_>>();
+    let names = |text: &str| {
+        parts(text)
+            .into_iter()
+            .filter_map(|part| if let Part::Token(name) = part { Some(name.to_owned()) } else { None })
+            .collect::<Vec<_>>()
+    };
     match value {
         Value::String(text) => used.extend(names(text)),
         Value::Array(items) => items.iter().for_each(|item| gather(item, used, in_keys)),
@@ -211,7 +217,8 @@ pub fn values(variables: &[Variable], given: &Map<String, Value>) -> Result<BTre
 /// The value as it will be put in place, or what is wrong with it.
 fn judge(variable: &Variable, value: &Value) -> Result<Value, Problem> {
     let Variable { name, schema, .. } = variable;
-    let wrong = |code, why: String| Err(problem(name, code, format!("template variable `{name}` {why}, but got {value}")));
+    let wrong =
+        |code, why: String| Err(problem(name, code, format!("template variable `{name}` {why}, but got {value}")));
     if !schema.kind.fits(value) {
         return wrong(Code::Type, format!("must be of type {}", schema.kind.name()));
     }

@@ -54,7 +54,10 @@ fn each_violation_has_its_own_code_and_all_are_told() {
     let variables = declare(VARIABLES).unwrap();
     let judge = |value| values(&variables, &given(value));
     let ok = judge(json!({"kind": "h100"})).unwrap();
-    assert_eq!(ok, BTreeMap::from([("gpus".into(), json!(2)), ("rate".into(), json!(0.5)), ("kind".into(), json!("h100"))]));
+    assert_eq!(
+        ok,
+        BTreeMap::from([("gpus".into(), json!(2)), ("rate".into(), json!(0.5)), ("kind".into(), json!("h100"))])
+    );
     let cases = [
         (json!({"kind": "h100", "gpus": "2"}), vec![("gpus", Code::Type)]),
         (json!({"kind": "h100", "gpus": 1.5}), vec![("gpus", Code::Type)]),
@@ -63,7 +66,10 @@ fn each_violation_has_its_own_code_and_all_are_told() {
         (json!({"kind": "v100"}), vec![("kind", Code::Choice)]),
         (json!({}), vec![("kind", Code::Missing)]),
         (json!({"kind": "h100", "nodes": 1}), vec![("nodes", Code::Unknown)]),
-        (json!({"gpus": 9, "nodes": 1}), vec![("nodes", Code::Unknown), ("gpus", Code::Maximum), ("kind", Code::Missing)]),
+        (
+            json!({"gpus": 9, "nodes": 1}),
+            vec![("nodes", Code::Unknown), ("gpus", Code::Maximum), ("kind", Code::Missing)],
+        ),
     ];
     for (input, expected) in cases {
         assert_eq!(codes(&judge(input).unwrap_err()), expected);
@@ -76,7 +82,8 @@ fn each_violation_has_its_own_code_and_all_are_told() {
 #[test]
 fn a_whole_token_takes_the_value_and_a_part_is_written_out() {
     let values = BTreeMap::from([("n".into(), json!(5)), ("s".into(), json!("{{n}} ${x}"))]);
-    let config = json!({"a": "{{n}}", "b": ["{{ n }}"], "c": "n={{n}}, s={{s}}", "d": "{{other}}", "e": 1, "f": "{{{{n}}"});
+    let config =
+        json!({"a": "{{n}}", "b": ["{{ n }}"], "c": "n={{n}}, s={{s}}", "d": "{{other}}", "e": 1, "f": "{{{{n}}"});
     let expected = json!({"a": 5, "b": [5], "c": "n=5, s={{n}} ${x}", "d": "{{other}}", "e": 1, "f": "{{n}}"});
     assert_eq!(render(&config, &values), expected);
 }

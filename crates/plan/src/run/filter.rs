@@ -137,7 +137,9 @@ impl Test {
             Test::Compare(orders, wanted) => compare(&value, wanted).is_some_and(|order| orders.contains(&order)),
             Test::Matches(pattern) => match &value {
                 Value::String(text) => pattern.is_match(text),
-                Value::Array(items) => items.iter().any(|item| item.as_str().is_some_and(|text| pattern.is_match(text))),
+                Value::Array(items) => {
+                    items.iter().any(|item| item.as_str().is_some_and(|text| pattern.is_match(text)))
+                }
                 _ => false,
             },
         }

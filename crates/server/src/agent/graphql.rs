@@ -96,7 +96,11 @@ pub struct AgentMutation;
 #[Object]
 impl AgentMutation {
     /// Every start is a new agent. Its name is that of its hidden run, and a label in Kubernetes.
-    async fn create_launch_agent(&self, ctx: &Context<'_>, input: CreateLaunchAgentInput) -> Result<Option<CreateLaunchAgentPayload>> {
+    async fn create_launch_agent(
+        &self,
+        ctx: &Context<'_>,
+        input: CreateLaunchAgentInput,
+    ) -> Result<Option<CreateLaunchAgentPayload>> {
         let (shared, caller) = (ctx.shared(), ctx.caller());
         let path = Path::of(&input.entity_name, &input.project_name);
         let project = project::expect(shared, caller, Deed::Serve, path).await?;
@@ -125,7 +129,11 @@ impl AgentMutation {
         Ok(Some(CreateLaunchAgentPayload { launch_agent_id }))
     }
 
-    async fn update_launch_agent(&self, ctx: &Context<'_>, input: UpdateLaunchAgentInput) -> Result<Option<SuccessPayload>> {
+    async fn update_launch_agent(
+        &self,
+        ctx: &Context<'_>,
+        input: UpdateLaunchAgentInput,
+    ) -> Result<Option<SuccessPayload>> {
         let (shared, caller) = (ctx.shared(), ctx.caller());
         let agent = expect(shared, caller, Deed::Serve, &input.launch_agent_id).await?;
         let now = Timestamp::now();
@@ -134,7 +142,12 @@ impl AgentMutation {
         if input.agent_status.as_ref().is_some_and(|status| *status != agent.status) {
             let body = serde_json::json!({ "agent": agent.name, "status": input.agent_status });
             let subject = &input.launch_agent_id;
-            events::record(&mut write, events::Event { entity: agent.entity_id, kind: "agent.status", subject, body }, now).await?;
+            events::record(
+                &mut write,
+                events::Event { entity: agent.entity_id, kind: "agent.status", subject, body },
+                now,
+            )
+            .await?;
         }
         write.commit().await?;
         shared.news.announce();

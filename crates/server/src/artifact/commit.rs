@@ -56,7 +56,9 @@ async fn entries_of(shared: &Shared, artifact: &Artifact) -> Result<Vec<Entry>> 
             _ => None,
         };
         if entry.reference.is_none() && birth_id.is_none() {
-            return Err(Fault::bad(format!("the bytes of `{name}` were never uploaded; hint: upload them before committing")));
+            return Err(Fault::bad(format!(
+                "the bytes of `{name}` were never uploaded; hint: upload them before committing"
+            )));
         }
         entries.push(Entry { name, digest: entry.digest, size: entry.size, reference: entry.reference, birth_id });
     }

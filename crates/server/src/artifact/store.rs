@@ -31,16 +31,27 @@ pub async fn ensure_type(write: &mut Write, project: i64, name: &str, now: Times
     let sql = "INSERT INTO artifact_types (project_id, name, created_at) VALUES ($1, $2, $3) \
                ON CONFLICT (project_id, name) DO NOTHING";
     write.run(sql, args![project, name, now]).await?;
-    write.one("SELECT id FROM artifact_types WHERE project_id = $1 AND name = $2", args![project, name]).await?.get("id")
+    write
+        .one("SELECT id FROM artifact_types WHERE project_id = $1 AND name = $2", args![project, name])
+        .await?
+        .get("id")
 }
 
 /// The collection of this name, which may be of another type.
-pub async fn ensure_collection(write: &mut Write, project: i64, kind: i64, name: &str, now: Timestamp) -> Result<Collection> {
+pub async fn ensure_collection(
+    write: &mut Write,
+    project: i64,
+    kind: i64,
+    name: &str,
+    now: Timestamp,
+) -> Result<Collection> {
     let sql = "INSERT INTO collections (project_id, type_id, name, created_at, updated_at, versions) \
                VALUES ($1, $2, $3, $4, $4, 0) ON CONFLICT (project_id, name) DO NOTHING";
     write.run(sql, args![project, kind, name, now]).await?;
     // The row's lock keeps two creators of the same digest from both missing the other's.
-    write.run("UPDATE collections SET updated_at = $3 WHERE project_id = $1 AND name = $2", args![project, name, now]).await?;
+    write
+        .run("UPDATE collections SET updated_at = $3 WHERE project_id = $1 AND name = $2", args![project, name, now])
+        .await?;
     collection(&write.one(collections("WHERE c.project_id = $1 AND c.name = $2"), args![project, name]).await?)
 }
 
@@ -68,8 +79,15 @@ pub async fn collection_by_name(database: &Database, project: i64, name: &str) -
 }
 
 /// A page of a project's collections, of one type or of all.
-pub async fn collections_of(database: &Database, project: i64, kind: Option<i64>, after: i64, limit: usize) -> Result<Vec<Collection>> {
-    let sql = collections("WHERE c.project_id = $1 AND ($2 = 0 OR c.type_id = $2) AND c.id > $3 ORDER BY c.id LIMIT $4");
+pub async fn collections_of(
+    database: &Database,
+    project: i64,
+    kind: Option<i64>,
+    after: i64,
+    limit: usize,
+) -> Result<Vec<Collection>> {
+    let sql =
+        collections("WHERE c.project_id = $1 AND ($2 = 0 OR c.type_id = $2) AND c.id > $3 ORDER BY c.id LIMIT $4");
     database.all(sql, args![project, kind.unwrap_or(0), after, limit]).await?.iter().map(collection).collect()
 }
 
@@ -233,15 +251,23 @@ pub async fn home_of_blob(database: &Database, entity: i64, md5: &str, first: i6
 }
 
 /// The bytes of an artifact's file have arrived. What was sent under a wrong name is not remembered.
-pub async fn note_blob(database: &Database, artifact: &str, md5: &str, stored: &Stored) -> std::result::Result<(), crate::fault::Fault> {
+pub async fn note_blob(
+    database: &Database,
+    artifact: &str,
+    md5: &str,
+    stored: &Stored,
+) -> std::result::Result<(), crate::fault::Fault> {
     let Ok(artifact) = artifact.parse::<i64>() else {
         return Ok(());
     };
     if hex(&stored.md5) != md5 {
-        return Err(crate::fault::Fault::bad("the bytes do not have the MD5 that was announced; hint: send them again"));
+        return Err(crate::fault::Fault::bad(
+            "the bytes do not have the MD5 that was announced; hint: send them again",
+        ));
     }
     let mut write = database.write().await?;
-    let sql = "INSERT INTO blobs (artifact_id, md5, size) VALUES ($1, $2, $3) ON CONFLICT (artifact_id, md5) DO NOTHING";
+    let sql =
+        "INSERT INTO blobs (artifact_id, md5, size) VALUES ($1, $2, $3) ON CONFLICT (artifact_id, md5) DO NOTHING";
     write.run(sql, args![artifact, md5, stored.size]).await?;
     Ok(write.commit().await?)
 }
@@ -286,7 +312,8 @@ pub async fn commit(write: &mut Write, artifact: &Artifact, files: i64, size: i6
 
 /// Whether an artifact still waits to be committed; others must wait until the transaction ends.
 pub async fn lock_pending(write: &mut Write, id: i64) -> Result<bool> {
-    Ok(write.run("UPDATE artifacts SET updated_at = updated_at WHERE id = $1 AND state = 'PENDING'", args![id]).await? > 0)
+    Ok(write.run("UPDATE artifacts SET updated_at = updated_at WHERE id = $1 AND state = 'PENDING'", args![id]).await?
+        > 0)
 }
 
 fn artifact(row: &Row) -> Result<Artifact> {

@@ -117,9 +117,7 @@ impl Database {
             Pools::Sqlite { readers, .. } => {
                 bound!(sql, args).fetch_all(readers).await?.into_iter().map(Row::Sqlite).collect()
             }
-            Pools::Postgres(pool) => {
-                bound!(sql, args).fetch_all(pool).await?.into_iter().map(Row::Postgres).collect()
-            }
+            Pools::Postgres(pool) => bound!(sql, args).fetch_all(pool).await?.into_iter().map(Row::Postgres).collect(),
         })
     }
 

@@ -64,7 +64,10 @@ impl Reader {
                 return None;
             }
             if self.after == before {
-                let _ = tokio::time::timeout(LOOK, self.news.changed()).await;
+                tokio::select! {
+                    () = self.shared.stop.cancelled() => return None,
+                    _ = tokio::time::timeout(LOOK, self.news.changed()) => (),
+                }
             }
         }
     }

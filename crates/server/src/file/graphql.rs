@@ -110,8 +110,12 @@ impl RunFiles {
         pattern: Option<String>,
         #[graphql(name = "upload")] _upload: Option<bool>,
     ) -> Result<Option<FileConnection>> {
-        let names: Vec<String> =
-            names.unwrap_or_default().into_iter().flatten().map(|name| name.trim_start_matches("./").to_owned()).collect();
+        let names: Vec<String> = names
+            .unwrap_or_default()
+            .into_iter()
+            .flatten()
+            .map(|name| name.trim_start_matches("./").to_owned())
+            .collect();
         let length = length(first);
         let after = after(from.as_deref());
         let wanted = store::Wanted { names: &names, pattern: pattern.as_deref(), after, limit: length + 1 };
@@ -166,7 +170,11 @@ pub struct FileMutation;
 #[Object]
 impl FileMutation {
     /// One URL for each name, in the same order and spelling, or the client drops them all.
-    async fn create_run_files(&self, ctx: &Context<'_>, input: CreateRunFilesInput) -> Result<Option<CreateRunFilesPayload>> {
+    async fn create_run_files(
+        &self,
+        ctx: &Context<'_>,
+        input: CreateRunFilesInput,
+    ) -> Result<Option<CreateRunFilesPayload>> {
         let shared = ctx.shared();
         if input.files.len() > FILES_MAX {
             return Err(Fault::bad(format!("more than {FILES_MAX} files in one request")));

@@ -9,6 +9,7 @@ use crate::project::graphql::{ProjectMutation, ProjectQuery};
 use crate::queue::mutation::QueueMutation;
 use crate::run::graphql::mutation::RunMutation;
 use crate::server_info::ServerQuery;
+use crate::sweep::agents::SweepAgentMutation;
 use crate::sweep::graphql::SweepMutation;
 use async_graphql::{EmptySubscription, MergedObject};
 
@@ -21,7 +22,16 @@ const COMPLEXITY_MAX: usize = 2000;
 pub struct Query(PeopleQuery, ServerQuery, ProjectQuery, AgentQuery, ArtifactQuery);
 
 #[derive(MergedObject, Default)]
-pub struct Mutation(ProjectMutation, RunMutation, FileMutation, QueueMutation, AgentMutation, ArtifactMutation, SweepMutation);
+pub struct Mutation(
+    ProjectMutation,
+    RunMutation,
+    FileMutation,
+    QueueMutation,
+    AgentMutation,
+    ArtifactMutation,
+    SweepMutation,
+    SweepAgentMutation,
+);
 
 pub type Schema = async_graphql::Schema<Query, Mutation, EmptySubscription>;
 

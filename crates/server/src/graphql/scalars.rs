@@ -48,7 +48,8 @@ impl ScalarType for DateTime {
         let Value::String(text) = &value else {
             return Err(InputValueError::expected_type(value));
         };
-        let time: Timestamp = text.parse().map_err(|_| InputValueError::custom("not a time like 2026-01-31T12:00:00Z"))?;
+        let time: Timestamp =
+            text.parse().map_err(|_| InputValueError::custom("not a time like 2026-01-31T12:00:00Z"))?;
         Ok(DateTime(time.as_microsecond()))
     }
 

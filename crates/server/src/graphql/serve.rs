@@ -6,7 +6,9 @@ use crate::Shared;
 use crate::fault::Fault;
 use crate::graphql::root::Schema;
 use crate::people::Caller;
-use async_graphql::{Request, Response, ServerError};
+use async_graphql::parser::parse_query;
+use async_graphql::parser::types::ExecutableDocument;
+use async_graphql::{Request, Response, ServerError, Value as ConstValue, Variables};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
@@ -28,10 +30,15 @@ pub struct Answer {
 pub async fn execute(schema: &Schema, shared: &Shared, caller: Caller, body: &[u8]) -> Result<Answer, Fault> {
     let body: Body = serde_json::from_slice(body)
         .map_err(|error| Fault::bad(format!("the body is not a GraphQL request: {error}")))?;
+    let mut variables = Variables::from_json(body.variables.unwrap_or_default());
+    let document = parse_query(&body.query).ok();
     let mut request = Request::new(body.query).data(shared.clone()).data(caller);
-    if let Some(variables) = body.variables {
-        request = request.variables(async_graphql::Variables::from_json(variables));
+    // What cannot be parsed is told by the schema, with its place.
+    if let Some(document) = document {
+        fill_in(&document, &mut variables);
+        request.set_parsed_query(document);
     }
+    request = request.variables(variables);
     if let Some(name) = body.operation_name.filter(|name| !name.is_empty()) {
         request = request.operation_name(name);
     }
@@ -42,6 +49,21 @@ pub async fn execute(schema: &Schema, shared: &Shared, caller: Caller, body: &[u
     }
     let body = serde_json::to_vec(&response).map_err(Fault::internal)?;
     Ok(Answer { status, body })
+}
+
+/// Gives variables that were not sent, or sent as null, the default that the document declares.
+///
+/// The library does so for arguments, but not where a variable decides whether a field is included.
+fn fill_in(document: &ExecutableDocument, variables: &mut Variables) {
+    for (_, operation) in document.operations.iter() {
+        for definition in &operation.node.variable_definitions {
+            let name = &definition.node.name.node;
+            let is_missing = variables.get(name).is_none_or(|value| *value == ConstValue::Null);
+            if let Some(default) = definition.node.default_value().filter(|_| is_missing) {
+                variables.insert(name.clone(), default.clone());
+            }
+        }
+    }
 }
 
 /// The status of the first resolver that failed; a request that is wrong in itself is 400.
@@ -62,6 +84,17 @@ fn reworded(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // GQL-1, GQL-2
+    #[test]
+    fn a_variable_without_a_value_has_its_default() {
+        let document =
+            parse_query("query Q($a: Int = 5, $b: Boolean = true, $c: Int = 7) { x(a: $a, c: $c) @include(if: $b) }");
+        let mut variables = Variables::from_json(serde_json::json!({ "a": null, "c": 1, "unknown": 2 }));
+        fill_in(&document.unwrap(), &mut variables);
+        let now = serde_json::to_value(&variables).unwrap();
+        assert_eq!(now, serde_json::json!({ "a": 5, "b": true, "c": 1, "unknown": 2 }));
+    }
 
     // GQL-6
     #[test]

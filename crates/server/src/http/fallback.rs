@@ -32,7 +32,14 @@ pub async fn first(
     send(&shared, &caller, &entity, &digest, 0, &headers).await
 }
 
-async fn send(shared: &Shared, caller: &Caller, entity: &str, digest: &str, first: i64, headers: &HeaderMap) -> Result<Response> {
+async fn send(
+    shared: &Shared,
+    caller: &Caller,
+    entity: &str,
+    digest: &str,
+    first: i64,
+    headers: &HeaderMap,
+) -> Result<Response> {
     let missing = || Fault::missing("this file");
     let entity = people::store::entity_by_name(&shared.database, entity).await?.ok_or_else(missing)?;
     if !caller.may_see(entity.id) {

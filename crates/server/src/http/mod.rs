@@ -6,10 +6,10 @@ pub mod body;
 mod fallback;
 mod health;
 
+use crate::fault::Fault;
 use crate::graphql::root::{self, Schema};
 use crate::graphql::serve::execute;
-use crate::fault::Fault;
-use crate::{Shared, events, run};
+use crate::{Shared, events, people, run};
 use auth::Known;
 use axum::Router;
 use axum::body::Body;
@@ -34,13 +34,21 @@ pub async fn serve(listener: TcpListener, shared: Shared, stop: CancellationToke
 fn router(shared: Shared) -> Router {
     let schema = root::schema();
     Router::new()
-        .route("/graphql", post(move |state, caller, headers, body| graphql(schema.clone(), state, caller, headers, body)))
+        .route(
+            "/graphql",
+            post(move |state, caller, headers, body| graphql(schema.clone(), state, caller, headers, body)),
+        )
         .route("/files/{entity}/{project}/{run}/file_stream", post(run::stream::receive))
         .route("/api/v1/events", get(events::stream::follow))
         .route("/artifactsV2/{region}/{entity}/{project}/{collection}/{birth}/{digest}/{*name}", get(fallback::second))
         .route("/artifacts/{entity}/{digest}", get(fallback::first))
+        .merge(people::rest::router())
         .layer(DefaultBodyLimit::max(BODY_MAX))
-        .merge(Router::new().route("/blobs/{*key}", put(blob::receive).get(blob::send).options(blob::options)).layer(DefaultBodyLimit::disable()))
+        .merge(
+            Router::new()
+                .route("/blobs/{*key}", put(blob::receive).get(blob::send).options(blob::options))
+                .layer(DefaultBodyLimit::disable()),
+        )
         .route("/ready", get(health::ready))
         // Without this answer clients export their telemetry here.
         .route("/sdk/otel/v1/{*kind}", any(not_found))

@@ -2,6 +2,7 @@
 
 pub mod graphql;
 pub mod keys;
+pub mod rest;
 pub mod store;
 
 use crate::fault::{Fault, Result};

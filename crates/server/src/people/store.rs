@@ -33,8 +33,7 @@ pub async fn caller_by_key(database: &Database, key: &str, now: Timestamp) -> Re
         write.commit().await?;
     }
     let user = user(&row)?;
-    let asker =
-        Asker { user: UserId(user.id), is_admin: user.is_admin, roles: roles_of(database, user.id).await? };
+    let asker = Asker { user: UserId(user.id), is_admin: user.is_admin, roles: roles_of(database, user.id).await? };
     Ok(Some(Caller { user, asker }))
 }
 
@@ -112,6 +111,11 @@ pub async fn set_role(write: &mut Write, entity: i64, user: i64, role: Role) -> 
     let sql = "INSERT INTO members (entity_id, user_id, role) VALUES ($1, $2, $3) \
                ON CONFLICT (entity_id, user_id) DO UPDATE SET role = excluded.role";
     write.run(sql, args![entity, user, role.name()]).await?;
+    Ok(())
+}
+
+pub async fn remove_role(write: &mut Write, entity: i64, user: i64) -> Result<()> {
+    write.run("DELETE FROM members WHERE entity_id = $1 AND user_id = $2", args![entity, user]).await?;
     Ok(())
 }
 

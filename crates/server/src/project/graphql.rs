@@ -96,11 +96,21 @@ pub struct ProjectQuery;
 
 #[Object]
 impl ProjectQuery {
-    async fn project(&self, ctx: &Context<'_>, name: Option<String>, entity_name: Option<String>) -> Result<Option<Project>> {
+    async fn project(
+        &self,
+        ctx: &Context<'_>,
+        name: Option<String>,
+        entity_name: Option<String>,
+    ) -> Result<Option<Project>> {
         find(ctx, name, entity_name).await
     }
 
-    async fn model(&self, ctx: &Context<'_>, name: Option<String>, entity_name: Option<String>) -> Result<Option<Project>> {
+    async fn model(
+        &self,
+        ctx: &Context<'_>,
+        name: Option<String>,
+        entity_name: Option<String>,
+    ) -> Result<Option<Project>> {
         find(ctx, name, entity_name).await
     }
 
@@ -175,8 +185,7 @@ impl ProjectMutation {
         let inserted = project::find(shared, caller, path).await?.is_none();
         let made = project::ensure(shared, caller, path).await?;
         let views = input.views.as_ref().map(|views| views.0.as_str());
-        let edit =
-            store::Edit { description: input.description.as_deref(), access: input.access.as_deref(), views };
+        let edit = store::Edit { description: input.description.as_deref(), access: input.access.as_deref(), views };
         let mut write = shared.database.write().await?;
         store::edit(&mut write, made.id, &edit).await?;
         write.commit().await?;

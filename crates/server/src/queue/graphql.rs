@@ -175,7 +175,11 @@ impl RunQueueItem {
         Some(RunQueueItemError { message, stage, file_paths: Some(file_paths) })
     }
     async fn warnings(&self) -> Option<Vec<RunQueueItemWarning>> {
-        let told = |Report { message, stage, file_paths }| RunQueueItemWarning { message, stage, file_paths: Some(file_paths) };
+        let told = |Report { message, stage, file_paths }| RunQueueItemWarning {
+            message,
+            stage,
+            file_paths: Some(file_paths),
+        };
         Some(self.0.warnings().into_iter().map(told).collect())
     }
 }

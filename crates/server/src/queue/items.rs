@@ -38,7 +38,8 @@ pub struct Report {
     pub file_paths: Vec<String>,
 }
 
-const ITEMS: &str = "SELECT i.*, p.entity_id FROM items i JOIN queues q ON q.id = i.queue_id JOIN projects p ON p.id = q.project_id";
+const ITEMS: &str =
+    "SELECT i.*, p.entity_id FROM items i JOIN queues q ON q.id = i.queue_id JOIN projects p ON p.id = q.project_id";
 
 fn items(rest: &str) -> sqlx::AssertSqlSafe<String> {
     sqlx::AssertSqlSafe(format!("{ITEMS} {rest}"))
@@ -48,7 +49,13 @@ pub async fn insert(write: &mut Write, queue: &Queue, resolved: &Resolved, user:
     let sql = "INSERT INTO items (queue_id, state, spec, template_values, priority, rank, lease, warnings, user_id, created_at, \
                updated_at) VALUES ($1, 'PENDING', $2, $3, $4, $5, 0, '[]', $6, $7, $7) RETURNING id";
     let args = args![
-        queue.id, resolved.spec.to_string(), resolved.values.to_string(), resolved.priority, resolved.rank, user, now
+        queue.id,
+        resolved.spec.to_string(),
+        resolved.values.to_string(),
+        resolved.priority,
+        resolved.rank,
+        user,
+        now
     ];
     let id = write.one(sql, args).await?.get("id")?;
     tell(write, queue.entity_id, id, State::Pending, now).await?;
@@ -147,7 +154,8 @@ pub async fn link_run(write: &mut Write, item: &str, run: &Run, now: Timestamp) 
         return Ok(());
     }
     let state = item::follow(item.life.state, RunState::Running);
-    let sql = "UPDATE items SET run_id = $2, run_name = COALESCE(run_name, $3), state = $4, updated_at = $5 WHERE id = $1";
+    let sql =
+        "UPDATE items SET run_id = $2, run_name = COALESCE(run_name, $3), state = $4, updated_at = $5 WHERE id = $1";
     write.run(sql, args![id, run.id, &run.name, state.name(), now]).await?;
     if state != item.life.state {
         tell(write, item.entity_id, id, state, now).await?;

@@ -1,6 +1,7 @@
 //! Launch queues: their configs, the items in them, and how agents take those.
 
 pub mod graphql;
+pub mod input;
 pub mod items;
 pub mod mutation;
 pub mod push;
@@ -43,11 +44,7 @@ pub struct Config {
 
 impl Queue {
     pub fn thing(&self) -> Thing {
-        Thing {
-            entity: EntityId(self.entity_id),
-            maker: Some(UserId(self.user_id)),
-            is_private: self.access == "USER",
-        }
+        Thing { entity: EntityId(self.entity_id), maker: Some(UserId(self.user_id)), is_private: self.access == "USER" }
     }
 
     pub fn has_priorities(&self) -> bool {

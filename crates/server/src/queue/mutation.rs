@@ -1,6 +1,7 @@
 //! What clients do to queues and items.
 
 use super::graphql::{RunQueueAccessType, RunQueuePrioritizationMode};
+use super::input::*;
 use super::items::{self, Item, Report};
 use super::push::{Asked as Pushed, push};
 use super::{Config, store};
@@ -13,7 +14,7 @@ use crate::people::Caller;
 use crate::project::{self, Path, Project};
 use crate::run::graphql::mutation::SuccessPayload;
 use crate::{agent, ids, queue};
-use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
+use async_graphql::{Context, ID, Object};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use volley_plan::people::{Deed, EntityId, Thing, UserId};
@@ -24,140 +25,6 @@ use volley_plan::queue::{spec, template};
 const NAME_MAX: usize = 64;
 /// Warnings beyond this replace the oldest: an agent reports every ten seconds that a pod does not fit.
 const WARNINGS_MAX: usize = 100;
-
-#[derive(InputObject)]
-pub struct CreateDefaultResourceConfigInput {
-    entity_name: String,
-    resource: String,
-    config: JsonText,
-    template_variables: Option<JsonText>,
-}
-
-#[derive(SimpleObject)]
-pub struct CreateDefaultResourceConfigPayload {
-    #[graphql(name = "defaultResourceConfigID")]
-    config_id: ID,
-    success: bool,
-}
-
-#[derive(InputObject)]
-pub struct CreateRunQueueInput {
-    entity_name: String,
-    project_name: String,
-    queue_name: String,
-    access: RunQueueAccessType,
-    prioritization_mode: Option<RunQueuePrioritizationMode>,
-    #[graphql(name = "defaultResourceConfigID")]
-    config_id: Option<ID>,
-    client_mutation_id: Option<String>,
-}
-
-#[derive(SimpleObject)]
-pub struct CreateRunQueuePayload {
-    success: Option<bool>,
-    #[graphql(name = "queueID")]
-    queue_id: Option<ID>,
-}
-
-#[derive(InputObject)]
-pub struct UpsertRunQueueInput {
-    entity_name: String,
-    project_name: String,
-    queue_name: String,
-    resource_type: String,
-    resource_config: JsonText,
-    template_variables: Option<JsonText>,
-    prioritization_mode: Option<RunQueuePrioritizationMode>,
-    external_links: Option<JsonText>,
-    client_mutation_id: Option<String>,
-}
-
-#[derive(SimpleObject)]
-pub struct UpsertRunQueuePayload {
-    success: Option<bool>,
-    config_schema_validation_errors: Option<Vec<String>>,
-}
-
-#[derive(InputObject)]
-pub struct DeleteRunQueuesInput {
-    #[graphql(name = "queueIDs")]
-    queue_ids: Vec<ID>,
-    client_mutation_id: Option<String>,
-}
-
-#[derive(InputObject)]
-pub struct PushToRunQueueInput {
-    #[graphql(name = "queueID")]
-    queue_id: ID,
-    run_spec: JsonText,
-    template_variable_values: Option<JsonText>,
-    priority: Option<i32>,
-}
-
-#[derive(SimpleObject)]
-pub struct PushToRunQueuePayload {
-    run_queue_item_id: ID,
-}
-
-#[derive(InputObject)]
-pub struct PushToRunQueueByNameInput {
-    entity_name: String,
-    project_name: String,
-    queue_name: String,
-    run_spec: JsonText,
-    priority: Option<i32>,
-    template_variable_values: Option<JsonText>,
-}
-
-#[derive(SimpleObject)]
-pub struct PushToRunQueueByNamePayload {
-    run_queue_item_id: ID,
-    run_spec: Option<JsonText>,
-}
-
-#[derive(InputObject)]
-pub struct PopFromRunQueueInput {
-    entity_name: String,
-    project_name: String,
-    queue_name: String,
-    launch_agent_id: Option<ID>,
-}
-
-#[derive(SimpleObject)]
-pub struct PopFromRunQueuePayload {
-    run_queue_item_id: ID,
-    run_spec: Json,
-}
-
-#[derive(InputObject)]
-pub struct AckRunQueueItemInput {
-    run_queue_item_id: ID,
-    run_name: String,
-}
-
-#[derive(InputObject)]
-pub struct FailRunQueueItemInput {
-    run_queue_item_id: ID,
-    message: String,
-    stage: String,
-    file_paths: Option<Vec<String>>,
-}
-
-#[derive(InputObject)]
-pub struct UpdateRunQueueItemWarningInput {
-    run_queue_item_id: ID,
-    message: String,
-    stage: String,
-    file_paths: Option<Vec<String>>,
-}
-
-#[derive(InputObject)]
-pub struct DeleteFromRunQueueInput {
-    #[graphql(name = "queueID")]
-    queue_id: ID,
-    run_queue_item_id: ID,
-    client_mutation_id: Option<String>,
-}
 
 #[derive(Default)]
 pub struct QueueMutation;
@@ -181,7 +48,11 @@ impl QueueMutation {
         Ok(Some(CreateDefaultResourceConfigPayload { config_id, success: true }))
     }
 
-    async fn create_run_queue(&self, ctx: &Context<'_>, input: CreateRunQueueInput) -> Result<Option<CreateRunQueuePayload>> {
+    async fn create_run_queue(
+        &self,
+        ctx: &Context<'_>,
+        input: CreateRunQueueInput,
+    ) -> Result<Option<CreateRunQueuePayload>> {
         let (shared, caller) = (ctx.shared(), ctx.caller());
         let project = project::ensure(shared, caller, Path::of(&input.entity_name, &input.project_name)).await?;
         caller.must(Deed::CreateQueue, project.entity_id, format!("entity `{}`", project.entity))?;
@@ -206,7 +77,11 @@ impl QueueMutation {
         Ok(Some(CreateRunQueuePayload { success: Some(true), queue_id: Some(ids::encode("RunQueue", id)) }))
     }
 
-    async fn upsert_run_queue(&self, ctx: &Context<'_>, input: UpsertRunQueueInput) -> Result<Option<UpsertRunQueuePayload>> {
+    async fn upsert_run_queue(
+        &self,
+        ctx: &Context<'_>,
+        input: UpsertRunQueueInput,
+    ) -> Result<Option<UpsertRunQueuePayload>> {
         let (shared, caller) = (ctx.shared(), ctx.caller());
         let project = project::ensure(shared, caller, Path::of(&input.entity_name, &input.project_name)).await?;
         check_name(&input.queue_name)?;
@@ -247,7 +122,11 @@ impl QueueMutation {
         Ok(Some(UpsertRunQueuePayload { success: Some(true), config_schema_validation_errors: Some(Vec::new()) }))
     }
 
-    async fn delete_run_queues(&self, ctx: &Context<'_>, input: DeleteRunQueuesInput) -> Result<Option<SuccessPayload>> {
+    async fn delete_run_queues(
+        &self,
+        ctx: &Context<'_>,
+        input: DeleteRunQueuesInput,
+    ) -> Result<Option<SuccessPayload>> {
         let (shared, caller) = (ctx.shared(), ctx.caller());
         for id in &input.queue_ids {
             let queue = queue::expect_id(shared, caller, Deed::ManageQueue, id).await?;
@@ -262,7 +141,11 @@ impl QueueMutation {
         Ok(SuccessPayload::yes(input.client_mutation_id))
     }
 
-    async fn push_to_run_queue(&self, ctx: &Context<'_>, input: PushToRunQueueInput) -> Result<Option<PushToRunQueuePayload>> {
+    async fn push_to_run_queue(
+        &self,
+        ctx: &Context<'_>,
+        input: PushToRunQueueInput,
+    ) -> Result<Option<PushToRunQueuePayload>> {
         let (shared, caller) = (ctx.shared(), ctx.caller());
         let queue = queue::expect_id(shared, caller, Deed::Submit, &input.queue_id).await?;
         let values = input.template_variable_values.as_ref().map(|values| values.0.as_str());
@@ -286,7 +169,11 @@ impl QueueMutation {
         Ok(Some(PushToRunQueueByNamePayload { run_queue_item_id: ids::encode("RunQueueItem", id), run_spec }))
     }
 
-    async fn pop_from_run_queue(&self, ctx: &Context<'_>, input: PopFromRunQueueInput) -> Result<Option<PopFromRunQueuePayload>> {
+    async fn pop_from_run_queue(
+        &self,
+        ctx: &Context<'_>,
+        input: PopFromRunQueueInput,
+    ) -> Result<Option<PopFromRunQueuePayload>> {
         let (shared, caller) = (ctx.shared(), ctx.caller());
         let path = Path::of(&input.entity_name, &input.project_name);
         let queue = queue::expect(shared, caller, Deed::Serve, path, &input.queue_name).await?;
@@ -310,7 +197,11 @@ impl QueueMutation {
         }))
     }
 
-    async fn ack_run_queue_item(&self, ctx: &Context<'_>, input: AckRunQueueItemInput) -> Result<Option<SuccessPayload>> {
+    async fn ack_run_queue_item(
+        &self,
+        ctx: &Context<'_>,
+        input: AckRunQueueItemInput,
+    ) -> Result<Option<SuccessPayload>> {
         let shared = ctx.shared();
         let lease = expect_item(shared, ctx.caller(), &input.run_queue_item_id).await?.1;
         let (mut write, item) = lock(shared, &input.run_queue_item_id).await?;
@@ -321,7 +212,11 @@ impl QueueMutation {
         Ok(SuccessPayload::of(success))
     }
 
-    async fn fail_run_queue_item(&self, ctx: &Context<'_>, input: FailRunQueueItemInput) -> Result<Option<SuccessPayload>> {
+    async fn fail_run_queue_item(
+        &self,
+        ctx: &Context<'_>,
+        input: FailRunQueueItemInput,
+    ) -> Result<Option<SuccessPayload>> {
         let shared = ctx.shared();
         let lease = expect_item(shared, ctx.caller(), &input.run_queue_item_id).await?.1;
         let (mut write, item) = lock(shared, &input.run_queue_item_id).await?;
@@ -356,7 +251,11 @@ impl QueueMutation {
         Ok(SuccessPayload::of(true))
     }
 
-    async fn delete_from_run_queue(&self, ctx: &Context<'_>, input: DeleteFromRunQueueInput) -> Result<Option<SuccessPayload>> {
+    async fn delete_from_run_queue(
+        &self,
+        ctx: &Context<'_>,
+        input: DeleteFromRunQueueInput,
+    ) -> Result<Option<SuccessPayload>> {
         let (shared, caller) = (ctx.shared(), ctx.caller());
         let queue = queue::expect_id(shared, caller, Deed::See, &input.queue_id).await?;
         let (mut write, item) = lock(shared, &input.run_queue_item_id).await?;
@@ -434,7 +333,13 @@ fn read_config(project: &Project, resource: &str, config: &str, variables: Optio
     if !problems.is_empty() {
         return Err(told(problems));
     }
-    Ok(Config { id: 0, entity_id: project.entity_id, resource: resource.to_owned(), config: value.to_string(), variables })
+    Ok(Config {
+        id: 0,
+        entity_id: project.entity_id,
+        resource: resource.to_owned(),
+        config: value.to_string(),
+        variables,
+    })
 }
 
 /// The item of an id and the lease that the id names, for an agent.

@@ -64,7 +64,8 @@ async fn insert(write: &mut Write, run: i64, stream: Stream, segment: &Segment) 
     };
     let body = zstd::bulk::compress(&plan::encode(&segment.lines), COMPRESSION).map_err(Fault::internal)?;
     let first = i64::try_from(segment.first).unwrap_or(i64::MAX);
-    let sql = "INSERT INTO segments (run_id, stream, first, count, low, high, body) VALUES ($1, $2, $3, $4, $5, $6, $7)";
+    let sql =
+        "INSERT INTO segments (run_id, stream, first, count, low, high, body) VALUES ($1, $2, $3, $4, $5, $6, $7)";
     write.run(sql, args![run, stream.name(), first, segment.lines.len(), low, high, body]).await?;
     Ok(())
 }

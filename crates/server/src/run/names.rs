@@ -7,13 +7,13 @@ const ID_LENGTH: usize = 8;
 
 const HOW: &[&str] = &[
     "amber", "bold", "brisk", "bright", "calm", "clear", "crisp", "deep", "eager", "fair", "fresh", "gentle", "glad",
-    "keen", "lively", "lucid", "mellow", "merry", "noble", "plain", "quick", "quiet", "ready", "sharp", "smooth", "solid",
-    "steady", "swift", "vivid", "warm",
+    "keen", "lively", "lucid", "mellow", "merry", "noble", "plain", "quick", "quiet", "ready", "sharp", "smooth",
+    "solid", "steady", "swift", "vivid", "warm",
 ];
 const WHAT: &[&str] = &[
-    "arrow", "beacon", "brook", "canyon", "cedar", "cloud", "comet", "coral", "dawn", "dune", "ember", "falcon", "field",
-    "forest", "glade", "harbor", "heron", "island", "lake", "lantern", "maple", "meadow", "moon", "orchard", "pine",
-    "river", "sail", "spruce", "summit", "valley",
+    "arrow", "beacon", "brook", "canyon", "cedar", "cloud", "comet", "coral", "dawn", "dune", "ember", "falcon",
+    "field", "forest", "glade", "harbor", "heron", "island", "lake", "lantern", "maple", "meadow", "moon", "orchard",
+    "pine", "river", "sail", "spruce", "summit", "valley",
 ];
 
 pub fn new_id() -> String {

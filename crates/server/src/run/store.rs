@@ -33,11 +33,22 @@ pub async fn lock(write: &mut Write, project: i64, name: &str) -> Result<Option<
 
 /// All runs of a project, oldest first.
 pub async fn of_project(database: &Database, project: i64) -> Result<Vec<Run>> {
-    database.all(runs("WHERE r.project_id = $1 ORDER BY r.created_at, r.id"), args![project]).await?.iter().map(run).collect()
+    database
+        .all(runs("WHERE r.project_id = $1 ORDER BY r.created_at, r.id"), args![project])
+        .await?
+        .iter()
+        .map(run)
+        .collect()
 }
 
 /// A page of a project's runs by age, behind the run with the id `after`.
-pub async fn page(database: &Database, project: i64, is_falling: bool, after: Option<i64>, limit: usize) -> Result<Vec<Run>> {
+pub async fn page(
+    database: &Database,
+    project: i64,
+    is_falling: bool,
+    after: Option<i64>,
+    limit: usize,
+) -> Result<Vec<Run>> {
     // Ids rise with age, so they stand for it.
     let (bound, sql) = match is_falling {
         true => (i64::MAX, runs("WHERE r.project_id = $1 AND r.id < $2 ORDER BY r.id DESC LIMIT $3")),
@@ -99,8 +110,8 @@ pub async fn edit(write: &mut Write, id: i64, edit: Edit, now: Timestamp) -> Res
                commit_hash = COALESCE($11, commit_hash), host = COALESCE($12, host), program = COALESCE($13, program), \
                repo = COALESCE($14, repo), sweep_name = COALESCE($15, sweep_name), updated_at = $2 WHERE id = $1";
     let args = args![
-        id, now, edit.display_name, edit.description, edit.notes, edit.tags, edit.config, edit.summary, edit.group_name,
-        edit.job_type, edit.commit_hash, edit.host, edit.program, edit.repo, edit.sweep_name
+        id, now, edit.display_name, edit.description, edit.notes, edit.tags, edit.config, edit.summary,
+        edit.group_name, edit.job_type, edit.commit_hash, edit.host, edit.program, edit.repo, edit.sweep_name
     ];
     write.run(sql, args).await?;
     Ok(())
@@ -145,8 +156,16 @@ pub async fn note_post(write: &mut Write, id: i64, posted: Posted, now: Timestam
                system_metrics = COALESCE($6, system_metrics), history_keys = COALESCE($7, history_keys), \
                history_lines = $8, event_lines = $9, log_lines = $10, heartbeat_at = $2, updated_at = $2 WHERE id = $1";
     let args: Vec<Value> = args![
-        id, now, posted.state.name(), posted.exit_code, posted.summary, posted.system_metrics, posted.history_keys,
-        posted.history_lines, posted.event_lines, posted.log_lines
+        id,
+        now,
+        posted.state.name(),
+        posted.exit_code,
+        posted.summary,
+        posted.system_metrics,
+        posted.history_keys,
+        posted.history_lines,
+        posted.event_lines,
+        posted.log_lines
     ];
     write.run(sql, args).await?;
     Ok(())
@@ -154,7 +173,8 @@ pub async fn note_post(write: &mut Write, id: i64, posted: Posted, now: Timestam
 
 /// Runs that should have spoken since `before`.
 pub async fn silent(database: &Database, before: Timestamp, limit: usize) -> Result<Vec<Run>> {
-    let sql = runs("WHERE r.state IN ('running', 'preempting') AND r.heartbeat_at < $1 ORDER BY r.heartbeat_at LIMIT $2");
+    let sql =
+        runs("WHERE r.state IN ('running', 'preempting') AND r.heartbeat_at < $1 ORDER BY r.heartbeat_at LIMIT $2");
     database.all(sql, args![before, limit]).await?.iter().map(run).collect()
 }
 

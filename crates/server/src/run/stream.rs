@@ -3,9 +3,9 @@
 //!
 //! One post is one transaction, and writing the same post again changes nothing, because lines have numbers.
 
+use super::Run;
 use super::lines::{self, Stream};
 use super::store::{self, Posted};
-use super::Run;
 use crate::Shared;
 use crate::database::Write;
 use crate::fault::{Fault, Result};
@@ -50,7 +50,8 @@ struct Chunk {
 impl Post {
     fn read(bytes: &[u8]) -> Result<Post> {
         let text = std::str::from_utf8(bytes).map_err(|_| Fault::bad("the post is not UTF-8"))?;
-        serde_json::from_str(&lenient::strict(text)).map_err(|error| Fault::bad(format!("the post is not JSON: {error}")))
+        serde_json::from_str(&lenient::strict(text))
+            .map_err(|error| Fault::bad(format!("the post is not JSON: {error}")))
     }
 
     fn word(&self) -> Word {
@@ -120,7 +121,8 @@ async fn take_chunk(write: &mut Write, run: &Run, name: &str, mut chunk: Chunk, 
         }
         "wandb-events.jsonl" => {
             posted.system_metrics = chunk.content.last().cloned();
-            posted.event_lines = lines::write(write, (run.id, Stream::Events), run.event_lines, offset, chunk.content).await?;
+            posted.event_lines =
+                lines::write(write, (run.id, Stream::Events), run.event_lines, offset, chunk.content).await?;
         }
         "output.log" => {
             posted.log_lines = lines::write(write, (run.id, Stream::Log), run.log_lines, offset, chunk.content).await?;

@@ -43,7 +43,11 @@ pub async fn begin(shared: &Shared, caller: &Caller, begin: Begin<'_>) -> Result
     let project = project::ensure(shared, caller, begin.path).await?;
     let name = match begin.name.filter(|name| !name.is_empty()) {
         Some(name) if is_name(name) => name.to_owned(),
-        Some(name) => return Err(Fault::bad(format!("`{name}` cannot name a run; hint: 1 to {NAME_MAX} characters without `/\\#?%:`"))),
+        Some(name) => {
+            return Err(Fault::bad(format!(
+                "`{name}` cannot name a run; hint: 1 to {NAME_MAX} characters without `/\\#?%:`"
+            )));
+        }
         None => names::new_id(),
     };
     let now = Timestamp::now();
@@ -82,7 +86,8 @@ async fn settle(
     if is_new {
         let body = serde_json::json!({ "run": run.path(), "state": state.name() });
         let id = run.global_id();
-        events::record(write, events::Event { entity: run.entity_id, kind: "run.created", subject: &id, body }, now).await?;
+        events::record(write, events::Event { entity: run.entity_id, kind: "run.created", subject: &id, body }, now)
+            .await?;
     } else if state != before {
         stream::report(write, &run, state, now).await?;
     }

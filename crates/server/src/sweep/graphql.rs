@@ -6,15 +6,16 @@ use crate::fault::{Fault, Result};
 use crate::graphql::Asked as _;
 use crate::graphql::page::{after, cursor, cut, length};
 use crate::graphql::scalars::{DateTime, JsonText};
+use crate::ids;
 use crate::project::graphql::Project;
 use crate::project::{self, Path, Project as ProjectRecord};
 use crate::run::graphql::{Run, RunConnection};
 use crate::run::{names, store as runs};
-use crate::ids;
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 use jiff::Timestamp;
 use std::sync::Arc;
 use volley_plan::people::Deed;
+use volley_plan::sweep::{config, search};
 
 pub struct ProjectSweeps(pub Arc<ProjectRecord>);
 
@@ -59,10 +60,9 @@ impl Sweep {
     async fn display_name(&self) -> Option<&str> {
         self.0.display_name.as_deref()
     }
-    /// The line `method: …` of the config.
-    async fn method(&self) -> &str {
-        let line = self.0.config.lines().find_map(|line| line.strip_prefix("method:"));
-        line.map_or("custom", |method| method.trim().trim_matches(['"', '\'']))
+    async fn method(&self) -> String {
+        let config = super::yaml(&self.0.config).unwrap_or_default();
+        config.get("method").and_then(|method| method.as_str()).unwrap_or("custom").to_owned()
     }
     async fn state(&self) -> &str {
         &self.0.state
@@ -96,7 +96,8 @@ impl Sweep {
         Ok(i32::try_from(found.len()).unwrap_or(i32::MAX))
     }
     async fn run_count_expected(&self) -> Option<i32> {
-        None
+        let config = config::read(&super::yaml(&self.0.config).ok()?).ok()?;
+        search::expected(&config).and_then(|count| i32::try_from(count).ok())
     }
     async fn controller_run_name(&self) -> Option<&str> {
         None
@@ -119,11 +120,14 @@ impl Sweep {
         let nodes = rows.into_iter().map(|row| (cursor(row.id), Run::new(row))).collect();
         Ok(Some(RunConnection::page(nodes, has_more)))
     }
-    async fn agents(&self) -> Option<SweepAgentConnection> {
-        Some(SweepAgentConnection { edges: Vec::new() })
+    async fn agents(&self, ctx: &Context<'_>) -> Result<Option<SweepAgentConnection>> {
+        let agents = store::agents_of(&ctx.shared().database, self.0.id).await?;
+        let edges = agents.into_iter().map(|agent| SweepAgentEdge { node: Some(Agent(agent)) }).collect();
+        Ok(Some(SweepAgentConnection { edges }))
     }
-    async fn agent(&self, #[graphql(name = "agentName")] _name: String) -> Option<Agent> {
-        None
+    async fn agent(&self, ctx: &Context<'_>, agent_name: String) -> Result<Option<Agent>> {
+        let agents = store::agents_of(&ctx.shared().database, self.0.id).await?;
+        Ok(agents.into_iter().find(|agent| agent.name == agent_name).map(Agent))
     }
     async fn early_stop_job_running(&self) -> Option<bool> {
         Some(false)
@@ -140,37 +144,30 @@ pub struct SweepAgentEdge {
     node: Option<Agent>,
 }
 
-pub struct Agent {
-    id: i64,
-    name: String,
-    host: String,
-    state: String,
-    created_at: i64,
-    heartbeat_at: i64,
-}
+pub struct Agent(pub store::Agent);
 
 #[Object]
 impl Agent {
     async fn id(&self) -> ID {
-        ids::encode("Agent", self.id)
+        ids::encode("Agent", self.0.id)
     }
     async fn name(&self) -> &str {
-        &self.name
+        &self.0.name
     }
     async fn host(&self) -> Option<&str> {
-        Some(&self.host)
+        Some(&self.0.host)
     }
     async fn state(&self) -> Option<&str> {
-        Some(&self.state)
+        Some(&self.0.state)
     }
     async fn total_runs(&self) -> Option<i32> {
         None
     }
     async fn created_at(&self) -> DateTime {
-        DateTime(self.created_at)
+        DateTime(self.0.created_at)
     }
     async fn heartbeat_at(&self) -> Option<DateTime> {
-        Some(DateTime(self.heartbeat_at))
+        Some(DateTime(self.0.heartbeat_at))
     }
     #[expect(clippy::too_many_arguments, reason = "the schema's arguments")]
     async fn runs(
@@ -239,6 +236,9 @@ impl SweepMutation {
                 Some(project::ensure(shared, caller, path).await?)
             }
         };
+        if let Some(text) = &input.config {
+            config::read(&super::yaml(text)?).map_err(|error| Fault::bad(error.to_string()))?;
+        }
         let mut write = shared.database.write().await?;
         let id = match (&known, project) {
             (None, Some(project)) => {

@@ -1,7 +1,10 @@
 //! Sweeps: what is searched, by whom, and what to try next.
 
+pub mod agents;
 pub mod graphql;
 pub mod store;
+
+use crate::fault::{Fault, Result};
 
 #[derive(Clone, Debug)]
 pub struct Sweep {
@@ -19,4 +22,9 @@ pub struct Sweep {
     pub created_at: i64,
     pub updated_at: i64,
     pub heartbeat_at: Option<i64>,
+}
+
+/// A sweep's config as a value; it is submitted as YAML, of which JSON is a part.
+pub fn yaml(text: &str) -> Result<serde_json::Value> {
+    serde_saphyr::from_str(text).map_err(|error| Fault::bad(format!("the sweep's config is not YAML: {error}")))
 }

@@ -2,7 +2,9 @@
 //!
 //! Every collection here is an `ArtifactSequence`; `ArtifactPortfolio` exists because clients name it.
 
-use super::{Artifact, ArtifactAlias, ArtifactAliasConnection, ArtifactAliasEdge, ArtifactDigestAlgorithm, TagConnection, files};
+use super::{
+    Artifact, ArtifactAlias, ArtifactAliasConnection, ArtifactAliasEdge, ArtifactDigestAlgorithm, TagConnection, files,
+};
 use crate::artifact::{Artifact as Record, Collection, Type, store, version_of};
 use crate::connection;
 use crate::fault::{Fault, Result};
@@ -147,7 +149,11 @@ collection!(ArtifactSequence {
 collection!(ArtifactPortfolio {});
 
 /// The version that an alias or `vN` names.
-pub async fn membership(ctx: &Context<'_>, collection: Collection, alias: &str) -> Result<Option<ArtifactCollectionMembership>> {
+pub async fn membership(
+    ctx: &Context<'_>,
+    collection: Collection,
+    alias: &str,
+) -> Result<Option<ArtifactCollectionMembership>> {
     let database = &ctx.shared().database;
     let found = match version_of(alias) {
         Some(version) => store::by_version(database, collection.id, version).await?,

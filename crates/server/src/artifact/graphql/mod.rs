@@ -2,6 +2,7 @@
 
 pub mod collection;
 pub mod files;
+pub mod input;
 pub mod mutation;
 pub mod project;
 pub mod run;
@@ -12,8 +13,8 @@ use crate::fault::{Fault, Result};
 use crate::graphql::Asked as _;
 use crate::graphql::page::{PAGE_MAX, cursor, length};
 use crate::graphql::scalars::{DateTime, Int64, JsonText};
-use crate::people::graphql::User;
 use crate::people;
+use crate::people::graphql::User;
 use crate::run::graphql::{Run, RunConnection};
 use crate::run::store as runs;
 use crate::{file::graphql::FileConnection, ids};

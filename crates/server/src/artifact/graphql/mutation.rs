@@ -1,8 +1,9 @@
 //! What clients do to artifacts.
 
-use super::collection::{ArtifactCollectionMembership, ArtifactType};
+use super::Artifact;
+use super::collection::ArtifactType;
 use super::files::ArtifactManifest;
-use super::{Artifact, ArtifactDigestAlgorithm};
+use super::input::*;
 use crate::artifact::manifest::hex_of;
 use crate::artifact::{Artifact as Record, commit, expect, store};
 use crate::blobs::Access;
@@ -12,282 +13,25 @@ use crate::fault::{Fault, Result};
 use crate::file::graphql::{File, FileConnection, url};
 use crate::graphql::Asked as _;
 use crate::graphql::page::cursor;
-use crate::graphql::scalars::{Int64, JsonText};
 use crate::project::{self, Path};
 use crate::run::graphql::mutation::SuccessPayload;
 use crate::{Shared, ids, run};
-use async_graphql::{Context, Enum, ID, InputObject, Object, SimpleObject};
+use async_graphql::{Context, ID, Object};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use volley_plan::people::Deed;
-
-#[derive(InputObject)]
-pub struct ArtifactAliasInput {
-    artifact_collection_name: String,
-    alias: String,
-}
-
-#[derive(InputObject)]
-pub struct TagInput {
-    tag_name: String,
-    tag_category_name: Option<String>,
-    attributes: Option<JsonText>,
-}
-
-#[derive(InputObject)]
-pub struct CreateArtifactTypeInput {
-    entity_name: String,
-    project_name: String,
-    name: String,
-    description: Option<String>,
-}
-
-#[derive(SimpleObject)]
-pub struct CreateArtifactTypePayload {
-    artifact_type: ArtifactType,
-}
-
-#[derive(InputObject)]
-pub struct CreateArtifactInput {
-    entity_name: String,
-    project_name: String,
-    artifact_type_name: String,
-    artifact_collection_name: Option<String>,
-    artifact_collection_names: Option<Vec<String>>,
-    run_name: Option<String>,
-    digest: String,
-    digest_algorithm: ArtifactDigestAlgorithm,
-    description: Option<String>,
-    labels: Option<JsonText>,
-    metadata: Option<JsonText>,
-    aliases: Option<Vec<ArtifactAliasInput>>,
-    tags: Option<Vec<TagInput>>,
-    ttl_duration_seconds: Option<Int64>,
-    history_step: Option<Int64>,
-    enable_digest_deduplication: Option<bool>,
-    #[graphql(name = "distributedID")]
-    distributed_id: Option<String>,
-    #[graphql(name = "clientID")]
-    client_id: Option<ID>,
-    #[graphql(name = "sequenceClientID")]
-    sequence_client_id: Option<ID>,
-    storage_region: Option<String>,
-    client_mutation_id: Option<String>,
-}
-
-/// Four payloads have the same form.
-macro_rules! artifact_payload {
-    ($($name:ident),*) => {$(
-        #[derive(SimpleObject)]
-        pub struct $name {
-            artifact: Artifact,
-        }
-    )*};
-}
-
-artifact_payload!(CreateArtifactPayload, CommitArtifactPayload, UseArtifactPayload, UpdateArtifactPayload, DeleteArtifactPayload);
-
-#[derive(Enum, Clone, Copy, PartialEq, Eq)]
-pub enum ArtifactManifestType {
-    Full,
-    Patch,
-    Incremental,
-}
-
-impl ArtifactManifestType {
-    fn name(self) -> &'static str {
-        match self {
-            ArtifactManifestType::Full => "FULL",
-            ArtifactManifestType::Patch => "PATCH",
-            ArtifactManifestType::Incremental => "INCREMENTAL",
-        }
-    }
-}
-
-#[derive(Enum, Clone, Copy, PartialEq, Eq)]
-pub enum ArtifactStorageLayout {
-    V1,
-    V2,
-}
-
-#[derive(Enum, Clone, Copy, PartialEq, Eq)]
-pub enum CompleteMultipartAction {
-    Complete,
-}
-
-#[derive(InputObject)]
-pub struct CreateArtifactManifestInput {
-    #[graphql(name = "artifactID")]
-    artifact_id: ID,
-    #[graphql(name = "baseArtifactID")]
-    base_artifact_id: Option<ID>,
-    name: String,
-    digest: String,
-    entity_name: String,
-    project_name: String,
-    run_name: String,
-    #[graphql(name = "type")]
-    kind: Option<ArtifactManifestType>,
-}
-
-#[derive(SimpleObject)]
-pub struct ArtifactManifestPayload {
-    artifact_manifest: ArtifactManifest,
-}
-
-#[derive(InputObject)]
-pub struct UpdateArtifactManifestInput {
-    #[graphql(name = "artifactManifestID")]
-    artifact_manifest_id: ID,
-    digest: Option<String>,
-    #[graphql(name = "baseArtifactID")]
-    base_artifact_id: Option<ID>,
-}
-
-#[derive(InputObject)]
-pub struct UploadPartsInput {
-    part_number: Int64,
-    #[graphql(name = "hexMD5")]
-    hex_md5: String,
-}
-
-#[derive(InputObject)]
-pub struct CreateArtifactFileSpecInput {
-    #[graphql(name = "artifactID")]
-    artifact_id: ID,
-    name: String,
-    md5: String,
-    digest: Option<String>,
-    mimetype: Option<String>,
-    #[graphql(name = "artifactManifestID")]
-    artifact_manifest_id: Option<ID>,
-    upload_parts_input: Option<Vec<UploadPartsInput>>,
-}
-
-#[derive(InputObject)]
-pub struct CreateArtifactFilesInput {
-    artifact_files: Vec<CreateArtifactFileSpecInput>,
-    storage_layout: Option<ArtifactStorageLayout>,
-    digest_algorithm: Option<ArtifactDigestAlgorithm>,
-    #[graphql(name = "cloudRegionID")]
-    cloud_region_id: Option<ID>,
-    client_mutation_id: Option<String>,
-}
-
-#[derive(SimpleObject)]
-pub struct CreateArtifactFilesPayload {
-    files: FileConnection,
-}
-
-#[derive(InputObject)]
-pub struct CompleteMultipartUploadArtifactInput {
-    complete_multipart_action: CompleteMultipartAction,
-    completed_parts: Vec<UploadPartsInput>,
-    #[graphql(name = "artifactID")]
-    artifact_id: ID,
-    storage_path: String,
-    #[graphql(name = "uploadID")]
-    upload_id: String,
-}
-
-#[derive(SimpleObject)]
-pub struct CompleteMultipartUploadArtifactPayload {
-    digest: Option<String>,
-}
-
-#[derive(InputObject)]
-pub struct CommitArtifactInput {
-    #[graphql(name = "artifactID")]
-    artifact_id: ID,
-}
-
-#[derive(InputObject)]
-pub struct UseArtifactInput {
-    #[graphql(name = "artifactID")]
-    artifact_id: ID,
-    entity_name: String,
-    project_name: String,
-    run_name: String,
-    used_as: Option<String>,
-    artifact_entity_name: Option<String>,
-    artifact_project_name: Option<String>,
-    client_mutation_id: Option<String>,
-}
-
-#[derive(InputObject)]
-pub struct UpdateArtifactInput {
-    #[graphql(name = "artifactID")]
-    artifact_id: ID,
-    description: Option<String>,
-    labels: Option<JsonText>,
-    metadata: Option<JsonText>,
-    aliases: Option<Vec<ArtifactAliasInput>>,
-    tags_to_add: Option<Vec<TagInput>>,
-    tags_to_delete: Option<Vec<TagInput>>,
-    ttl_duration_seconds: Option<Int64>,
-    client_mutation_id: Option<String>,
-}
-
-#[derive(InputObject)]
-pub struct DeleteArtifactInput {
-    #[graphql(name = "artifactID")]
-    artifact_id: ID,
-    delete_aliases: Option<bool>,
-    client_mutation_id: Option<String>,
-}
-
-#[derive(InputObject)]
-pub struct LinkArtifactInput {
-    artifact_portfolio_name: Option<String>,
-    #[graphql(name = "artifactPortfolioID")]
-    artifact_portfolio_id: Option<ID>,
-    entity_name: Option<String>,
-    project_name: Option<String>,
-    aliases: Option<Vec<ArtifactAliasInput>>,
-    #[graphql(name = "artifactID")]
-    artifact_id: Option<ID>,
-    #[graphql(name = "clientID")]
-    client_id: Option<ID>,
-    client_mutation_id: Option<String>,
-}
-
-#[derive(SimpleObject)]
-pub struct LinkArtifactPayload {
-    version_index: Option<i32>,
-    artifact_membership: Option<ArtifactCollectionMembership>,
-}
-
-#[derive(InputObject)]
-pub struct ArtifactCollectionAliasInput {
-    entity_name: String,
-    project_name: String,
-    artifact_collection_name: String,
-    alias: String,
-}
-
-#[derive(InputObject)]
-pub struct AddAliasesInput {
-    #[graphql(name = "artifactID")]
-    artifact_id: ID,
-    aliases: Vec<ArtifactCollectionAliasInput>,
-    client_mutation_id: Option<String>,
-}
-
-#[derive(InputObject)]
-pub struct DeleteAliasesInput {
-    #[graphql(name = "artifactID")]
-    artifact_id: ID,
-    aliases: Vec<ArtifactCollectionAliasInput>,
-    client_mutation_id: Option<String>,
-}
 
 #[derive(Default)]
 pub struct ArtifactMutation;
 
 #[Object]
 impl ArtifactMutation {
-    async fn create_artifact_type(&self, ctx: &Context<'_>, input: CreateArtifactTypeInput) -> Result<Option<CreateArtifactTypePayload>> {
+    async fn create_artifact_type(
+        &self,
+        ctx: &Context<'_>,
+        input: CreateArtifactTypeInput,
+    ) -> Result<Option<CreateArtifactTypePayload>> {
         let (shared, caller) = (ctx.shared(), ctx.caller());
         let project = project::ensure(shared, caller, Path::of(&input.entity_name, &input.project_name)).await?;
         let mut write = shared.database.write().await?;
@@ -296,7 +40,11 @@ impl ArtifactMutation {
         Ok(Some(CreateArtifactTypePayload { artifact_type: ArtifactType::by_id(ctx, id).await? }))
     }
 
-    async fn create_artifact(&self, ctx: &Context<'_>, input: CreateArtifactInput) -> Result<Option<CreateArtifactPayload>> {
+    async fn create_artifact(
+        &self,
+        ctx: &Context<'_>,
+        input: CreateArtifactInput,
+    ) -> Result<Option<CreateArtifactPayload>> {
         let artifact = create(ctx, &input).await?;
         Ok(Some(CreateArtifactPayload { artifact: Artifact(artifact) }))
     }
@@ -352,7 +100,11 @@ impl ArtifactMutation {
         Err(Fault::missing(format!("the upload `{}`", input.upload_id)))
     }
 
-    async fn commit_artifact(&self, ctx: &Context<'_>, input: CommitArtifactInput) -> Result<Option<CommitArtifactPayload>> {
+    async fn commit_artifact(
+        &self,
+        ctx: &Context<'_>,
+        input: CommitArtifactInput,
+    ) -> Result<Option<CommitArtifactPayload>> {
         let (shared, caller) = (ctx.shared(), ctx.caller());
         let artifact = expect(shared, caller, Deed::Log, &input.artifact_id).await?;
         commit::commit(shared, caller, &artifact).await?;
@@ -370,7 +122,11 @@ impl ArtifactMutation {
         Ok(Some(UseArtifactPayload { artifact: Artifact(artifact) }))
     }
 
-    async fn update_artifact(&self, ctx: &Context<'_>, input: UpdateArtifactInput) -> Result<Option<UpdateArtifactPayload>> {
+    async fn update_artifact(
+        &self,
+        ctx: &Context<'_>,
+        input: UpdateArtifactInput,
+    ) -> Result<Option<UpdateArtifactPayload>> {
         let shared = ctx.shared();
         let artifact = expect(shared, ctx.caller(), Deed::Log, &input.artifact_id).await?;
         let mut tags = artifact.tag_list();
@@ -400,7 +156,11 @@ impl ArtifactMutation {
         Ok(Some(UpdateArtifactPayload { artifact: reload(shared, artifact.id).await? }))
     }
 
-    async fn delete_artifact(&self, ctx: &Context<'_>, input: DeleteArtifactInput) -> Result<Option<DeleteArtifactPayload>> {
+    async fn delete_artifact(
+        &self,
+        ctx: &Context<'_>,
+        input: DeleteArtifactInput,
+    ) -> Result<Option<DeleteArtifactPayload>> {
         let (shared, caller) = (ctx.shared(), ctx.caller());
         let artifact = expect(shared, caller, Deed::Log, &input.artifact_id).await?;
         let has_aliases = !store::aliases_of(&shared.database, artifact.id).await?.is_empty();
@@ -418,7 +178,8 @@ impl ArtifactMutation {
     async fn link_artifact(&self, ctx: &Context<'_>, input: LinkArtifactInput) -> Result<Option<LinkArtifactPayload>> {
         let id = input.artifact_id.or(input.client_id).ok_or_else(|| Fault::missing("the artifact"))?;
         expect(ctx.shared(), ctx.caller(), Deed::Log, &id).await?;
-        let message = "this server has no portfolios to link artifacts to; hint: use an alias in the artifact's own collection";
+        let message =
+            "this server has no portfolios to link artifacts to; hint: use an alias in the artifact's own collection";
         Err(Fault::new(http::StatusCode::NOT_IMPLEMENTED, message))
     }
 
@@ -448,7 +209,8 @@ async fn create(ctx: &Context<'_>, input: &CreateArtifactInput) -> Result<Record
     let project = project::ensure(shared, caller, Path::of(&input.entity_name, &input.project_name)).await?;
     let first = input.artifact_collection_names.as_ref().and_then(|names| names.first());
     let name = input.artifact_collection_name.as_ref().or(first).filter(|name| is_name(name));
-    let name = name.ok_or_else(|| Fault::bad("an artifact needs a collection's name: 1 to 128 characters without `/` and `:`"))?;
+    let name = name
+        .ok_or_else(|| Fault::bad("an artifact needs a collection's name: 1 to 128 characters without `/` and `:`"))?;
     let client_id = input.client_id.as_ref().map(|id| id.as_str());
     if let Some(client_id) = client_id
         && let Some(known) = store::by_client_id(&shared.database, client_id).await?
@@ -468,7 +230,10 @@ async fn create(ctx: &Context<'_>, input: &CreateArtifactInput) -> Result<Record
     let kind = store::ensure_type(&mut write, project.id, &input.artifact_type_name, now).await?;
     let collection = store::ensure_collection(&mut write, project.id, kind, name, now).await?;
     if collection.type_id != kind {
-        return Err(Fault::conflict(format!("the collection `{name}` holds artifacts of another type than `{}`", input.artifact_type_name)));
+        return Err(Fault::conflict(format!(
+            "the collection `{name}` holds artifacts of another type than `{}`",
+            input.artifact_type_name
+        )));
     }
     let latest = store::latest(&shared.database, collection.id).await?;
     let is_same = latest.as_ref().is_some_and(|latest| latest.digest == input.digest);
@@ -498,7 +263,8 @@ async fn create(ctx: &Context<'_>, input: &CreateArtifactInput) -> Result<Record
 async fn upload(ctx: &Context<'_>, artifact: Record, spec: CreateArtifactFileSpecInput) -> Result<File> {
     let shared = ctx.shared();
     let name = crate::file::clean(&spec.name)?.to_owned();
-    let md5 = hex_of(&spec.md5).ok_or_else(|| Fault::bad(format!("`{}` of file `{name}` is not the base64 of an MD5", spec.md5)))?;
+    let md5 = hex_of(&spec.md5)
+        .ok_or_else(|| Fault::bad(format!("`{}` of file `{name}` is not the base64 of an MD5", spec.md5)))?;
     let key = store::blob_key(artifact.id, &md5);
     let is_here = store::has_blob(&shared.database, artifact.id, &md5).await?;
     let upload_url = (!is_here).then(|| url(shared, Access::Write, &key, Timestamp::now()));

@@ -17,7 +17,12 @@ use std::sync::Arc;
 pub struct ProjectArtifacts(pub Arc<ProjectRecord>);
 
 impl ProjectArtifacts {
-    async fn member(&self, ctx: &Context<'_>, name: &str, alias: Option<&str>) -> Result<Option<ArtifactCollectionMembership>> {
+    async fn member(
+        &self,
+        ctx: &Context<'_>,
+        name: &str,
+        alias: Option<&str>,
+    ) -> Result<Option<ArtifactCollectionMembership>> {
         let (collection, named) = split_name(name);
         let found = store::collection_by_name(&ctx.shared().database, self.0.id, collection).await?;
         match found {

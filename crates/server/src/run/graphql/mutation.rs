@@ -145,7 +145,11 @@ pub struct RunMutation;
 
 #[Object]
 impl RunMutation {
-    async fn upsert_bucket(&self, ctx: &Context<'_>, mut input: UpsertBucketInput) -> Result<Option<UpsertBucketPayload>> {
+    async fn upsert_bucket(
+        &self,
+        ctx: &Context<'_>,
+        mut input: UpsertBucketInput,
+    ) -> Result<Option<UpsertBucketPayload>> {
         let edit = input.edit()?;
         let (shared, caller) = (ctx.shared(), ctx.caller());
         let (run, is_new) = match input.id.as_deref().filter(|id| !id.is_empty()) {

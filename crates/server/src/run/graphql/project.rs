@@ -19,7 +19,12 @@ pub struct ProjectRuns(pub Arc<ProjectRecord>);
 
 #[Object]
 impl ProjectRuns {
-    async fn run(&self, ctx: &Context<'_>, name: String, #[graphql(name = "desc")] _desc: Option<String>) -> Result<Option<Run>> {
+    async fn run(
+        &self,
+        ctx: &Context<'_>,
+        name: String,
+        #[graphql(name = "desc")] _desc: Option<String>,
+    ) -> Result<Option<Run>> {
         Ok(store::by_name(&ctx.shared().database, self.0.id, &name).await?.map(Run::new))
     }
 

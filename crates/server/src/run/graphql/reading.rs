@@ -72,8 +72,9 @@ impl RunReading {
     async fn sampled_history(&self, ctx: &Context<'_>, specs: Vec<JsonText>) -> Result<Option<Vec<Option<Json>>>> {
         let mut lists = Vec::new();
         for text in specs {
-            let spec: Spec = serde_json::from_str(&text.0)
-                .map_err(|error| Fault::bad(format!("`specs` has something that is no request for history: {error}")))?;
+            let spec: Spec = serde_json::from_str(&text.0).map_err(|error| {
+                Fault::bad(format!("`specs` has something that is no request for history: {error}"))
+            })?;
             let max = spec.max_step.map(|max| max.saturating_add(1));
             let lines = match (spec.min_step, max) {
                 (None, None) => lines::read_all(&ctx.shared().database, self.0.id, Stream::History).await?,
