@@ -130,6 +130,12 @@ pub async fn latest(database: &Database, collection: i64) -> Result<Option<Artif
     database.maybe(sql, args![collection]).await?.map(|row| artifact(&row)).transpose()
 }
 
+/// The same, as a transaction sees it that holds the collection's lock.
+pub async fn latest_locked(write: &mut Write, collection: i64) -> Result<Option<Artifact>> {
+    let sql = artifacts("WHERE a.collection_id = $1 AND a.state = 'COMMITTED' ORDER BY a.version DESC LIMIT 1");
+    write.maybe(sql, args![collection]).await?.map(|row| artifact(&row)).transpose()
+}
+
 pub async fn by_version(database: &Database, collection: i64, version: i64) -> Result<Option<Artifact>> {
     let sql = artifacts("WHERE a.collection_id = $1 AND a.version = $2 AND a.state = 'COMMITTED'");
     database.maybe(sql, args![collection, version]).await?.map(|row| artifact(&row)).transpose()

@@ -10,7 +10,7 @@ use crate::queue::mutation::QueueMutation;
 use crate::run::graphql::mutation::RunMutation;
 use crate::server_info::ServerQuery;
 use crate::sweep::agents::SweepAgentMutation;
-use crate::sweep::graphql::SweepMutation;
+use crate::sweep::upsert::SweepMutation;
 use async_graphql::{EmptySubscription, MergedObject};
 
 /// W&B's deepest document, an artifact's aliases and their projects below a run, has twelve; introspection has about as many.

@@ -8,13 +8,11 @@ use crate::graphql::page::{after, cursor, cut, length};
 use crate::graphql::scalars::{DateTime, JsonText};
 use crate::ids;
 use crate::project::graphql::Project;
-use crate::project::{self, Path, Project as ProjectRecord};
+use crate::project::{self, Project as ProjectRecord};
 use crate::run::graphql::{Run, RunConnection};
-use crate::run::{names, store as runs};
-use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
-use jiff::Timestamp;
+use crate::run::store as runs;
+use async_graphql::{Context, ID, Object, SimpleObject};
 use std::sync::Arc;
-use volley_plan::people::Deed;
 use volley_plan::sweep::{config, search};
 
 pub struct ProjectSweeps(pub Arc<ProjectRecord>);
@@ -179,78 +177,5 @@ impl Agent {
         #[graphql(name = "order")] _order: Option<String>,
     ) -> Option<RunConnection> {
         None
-    }
-}
-
-#[derive(InputObject)]
-pub struct UpsertSweepInput {
-    id: Option<ID>,
-    name: Option<String>,
-    config: Option<String>,
-    description: Option<String>,
-    display_name: Option<String>,
-    entity_name: Option<String>,
-    project_name: Option<String>,
-    controller: Option<JsonText>,
-    scheduler: Option<JsonText>,
-    state: Option<String>,
-    prior_runs_filters: Option<JsonText>,
-    launch_scheduler: Option<JsonText>,
-    template_variable_values: Option<JsonText>,
-    client_mutation_id: Option<String>,
-}
-
-#[derive(SimpleObject)]
-pub struct UpsertSweepPayload {
-    sweep: Option<Sweep>,
-    config_validation_warnings: Option<Vec<String>>,
-}
-
-#[derive(Default)]
-pub struct SweepMutation;
-
-#[Object]
-impl SweepMutation {
-    async fn upsert_sweep(&self, ctx: &Context<'_>, input: UpsertSweepInput) -> Result<Option<UpsertSweepPayload>> {
-        let (shared, caller) = (ctx.shared(), ctx.caller());
-        let known = match input.id.as_ref().and_then(|id| ids::decode("Sweep", id)) {
-            Some(id) => store::by_id(&shared.database, id).await?.filter(|sweep| caller.may_see(sweep.entity_id)),
-            None => None,
-        };
-        let now = Timestamp::now();
-        let edit = store::Edit {
-            config: input.config.as_deref(),
-            display_name: input.display_name.as_deref(),
-            description: input.description.as_deref(),
-            controller: input.controller.as_ref().map(|text| text.0.as_str()),
-            scheduler: input.scheduler.as_ref().map(|text| text.0.as_str()),
-            state: input.state.as_deref(),
-        };
-        let project = match &known {
-            Some(sweep) => {
-                caller.must(Deed::Log, sweep.entity_id, "the sweep")?;
-                None
-            }
-            None => {
-                let path = Path { entity: input.entity_name.as_deref(), project: input.project_name.as_deref() };
-                Some(project::ensure(shared, caller, path).await?)
-            }
-        };
-        if let Some(text) = &input.config {
-            config::read(&super::yaml(text)?).map_err(|error| Fault::bad(error.to_string()))?;
-        }
-        let mut write = shared.database.write().await?;
-        let id = match (&known, project) {
-            (None, Some(project)) => {
-                let name = input.name.clone().unwrap_or_else(names::new_id);
-                store::insert(&mut write, project.id, &name, caller.user.id, now).await?
-            }
-            (Some(sweep), _) => sweep.id,
-            (None, None) => return Err(Fault::missing("the sweep")),
-        };
-        store::edit(&mut write, id, &edit, now).await?;
-        write.commit().await?;
-        let sweep = store::by_id(&shared.database, id).await?.map(Sweep);
-        Ok(Some(UpsertSweepPayload { sweep, config_validation_warnings: Some(Vec::new()) }))
     }
 }

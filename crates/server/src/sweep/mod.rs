@@ -3,6 +3,7 @@
 pub mod agents;
 pub mod graphql;
 pub mod store;
+pub mod upsert;
 
 use crate::fault::{Fault, Result};
 

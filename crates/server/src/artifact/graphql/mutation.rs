@@ -142,10 +142,11 @@ impl ArtifactMutation {
             tags: Some(&list(&tags)?),
             ttl: input.ttl_duration_seconds.map(|ttl| ttl.0),
         };
+        let known = store::aliases_of(&shared.database, artifact.id).await?;
         let mut write = shared.database.write().await?;
         store::edit(&mut write, artifact.id, &edit, Timestamp::now()).await?;
         if let Some(wanted) = input.aliases {
-            for old in store::aliases_of(&shared.database, artifact.id).await? {
+            for old in known {
                 if !wanted.iter().any(|alias| alias.alias == old.alias) {
                     store::drop_alias(&mut write, old.collection_id, &old.alias, artifact.id).await?;
                 }
@@ -235,7 +236,7 @@ async fn create(ctx: &Context<'_>, input: &CreateArtifactInput) -> Result<Record
             input.artifact_type_name
         )));
     }
-    let latest = store::latest(&shared.database, collection.id).await?;
+    let latest = store::latest_locked(&mut write, collection.id).await?;
     let is_same = latest.as_ref().is_some_and(|latest| latest.digest == input.digest);
     if let Some(latest) = latest.filter(|_| is_same && input.enable_digest_deduplication.unwrap_or(false)) {
         set_aliases(&mut write, &latest, aliases.iter().map(|alias| (*alias).to_owned())).await?;
