@@ -2,6 +2,8 @@
 //!
 //! Every collection here is an `ArtifactSequence`; `ArtifactPortfolio` exists because clients name it.
 
+#![expect(clippy::duplicated_attributes, reason = "several fields of the interface have arguments of the same name")]
+
 use super::{
     Artifact, ArtifactAlias, ArtifactAliasConnection, ArtifactAliasEdge, ArtifactDigestAlgorithm, TagConnection, files,
 };

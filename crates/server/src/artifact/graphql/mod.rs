@@ -139,7 +139,6 @@ impl Artifact {
     ) -> Result<Option<FileConnection>> {
         files::page(ctx, &self.0, names, first, after).await.map(Some)
     }
-    #[expect(clippy::too_many_arguments, reason = "the schema's arguments")]
     async fn files_by_manifest_entries(
         &self,
         ctx: &Context<'_>,

@@ -96,6 +96,7 @@ impl RunReading {
     }
 
     /// The last lines, or a page from the beginning on.
+    #[expect(clippy::too_many_arguments, reason = "the schema's arguments")]
     async fn log_lines(
         &self,
         ctx: &Context<'_>,
