@@ -155,7 +155,7 @@ mod tests {
         assert_eq!((resolved.priority, resolved.rank), (2, 2));
     }
 
-    // PUSH-3, Q-5, Q-7
+    // PUSH-3
     #[test]
     fn own_arguments_replace_the_queues_but_not_those_of_a_template() {
         let spec = r#"{"resource_args":{"kubernetes":{"x":1}},"author":"bob","resource":"kubernetes"}"#;
@@ -167,7 +167,7 @@ mod tests {
         assert!(resolve(&templated, &Push { may_override: true, ..push(spec) }).is_ok());
     }
 
-    // Q-4
+    // PUSH-3
     #[test]
     fn without_any_resource_nothing_can_run() {
         assert_eq!(resolve(&Template::default(), &push(SPEC)), Err(Refusal::Resource));
