@@ -57,6 +57,7 @@ need setpriv util-linux
 need docker-registry docker-registry
 need python3 python3
 has_torch || packages+=(python3-torch)
+need psql postgresql
 if [ "${1:-}" = bench ]; then
     need crun crun
     need runc runc
@@ -73,3 +74,4 @@ has_torch || {
 }
 install_python tests/requirements.txt .cache/venv
 install_python tests/training/requirements.txt .cache/venv-training
+install_python tests/wandb/requirements.txt .cache/wandb

@@ -12,4 +12,8 @@ pub mod lease;
 pub mod logs;
 pub mod node;
 pub mod object;
+pub mod people;
+pub mod queue;
+pub mod run;
 pub mod sim;
+pub mod sweep;

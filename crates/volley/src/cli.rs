@@ -12,6 +12,7 @@ use crate::kubeconfig::Kubeconfig;
 use crate::logging::LogFormat;
 use crate::logs::Logs;
 use crate::operator::OperatorVerb;
+use crate::server::ServerVerb;
 use crate::status::StatusVerb;
 use crate::up::Up;
 use crate::vcjob::VcjobVerb;
@@ -61,6 +62,7 @@ enum Verb {
     Status(StatusVerb),
     Cluster(ClusterVerb),
     Operator(OperatorVerb),
+    Server(ServerVerb),
     Image(ImageVerb),
     Gpus(Gpus),
     Vcjob(VcjobVerb),
@@ -81,6 +83,7 @@ impl Cli {
             Verb::Status(verb) => verb.run(&home()?),
             Verb::Cluster(verb) => verb.run(&global, &home()?),
             Verb::Operator(verb) => verb.run(&global),
+            Verb::Server(verb) => verb.run(&global, &home()?),
             Verb::Image(verb) => verb.run(&home()?),
             Verb::Gpus(verb) => verb.run(&home()?),
             Verb::Vcjob(verb) => verb.run(&home()?),

@@ -47,8 +47,8 @@ fn filter(verbose: u8) -> Result<EnvFilter> {
 /// Our own parts say more than the libraries below them.
 fn directives(verbose: u8) -> &'static str {
     match verbose {
-        0 => "warn,volley=info,volley_cluster=info",
-        1 => "info,volley=debug,volley_cluster=debug",
+        0 => "warn,volley=info,volley_cluster=info,volley_server=info",
+        1 => "info,volley=debug,volley_cluster=debug,volley_server=debug",
         _ => "trace",
     }
 }

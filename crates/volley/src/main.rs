@@ -10,6 +10,7 @@ mod purge;
 mod status;
 mod cluster;
 mod operator;
+mod server;
 mod image;
 mod gpus;
 mod vcjob;

@@ -12,7 +12,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("plan", &["api"]),
     ("cluster", &["api", "plan"]),
     ("operator", &["api", "plan"]),
-    ("volley", &["api", "plan", "cluster", "operator"]),
+    ("server", &["api", "plan"]),
+    ("volley", &["api", "plan", "cluster", "operator", "server"]),
 ];
 
 /// Rooms on which another's tests stand; they meet over public protocols there as everywhere.

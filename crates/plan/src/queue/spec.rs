@@ -1,0 +1,203 @@
+//! What becomes of a submitted run spec: the queue's part is filled in, so that an agent gets something complete.
+//!
+//! Both ways to push use `resolve`, because W&B's client tries the second when the first was refused.
+
+use super::template::{self, Problem, Variable};
+use serde_json::{Map, Value};
+
+/// What a queue brings.
+#[derive(Clone, Debug, Default)]
+pub struct Template {
+    pub resource: Option<String>,
+    /// `{"resource_args": {"<resource>": {…}}}`.
+    pub config: Value,
+    pub variables: Vec<Variable>,
+    pub has_priorities: bool,
+}
+
+/// What somebody pushes.
+#[derive(Clone, Debug)]
+pub struct Push<'a> {
+    /// JSON text of an object.
+    pub spec: &'a str,
+    /// JSON text of an object, or nothing.
+    pub values: Option<&'a str>,
+    pub priority: Option<i64>,
+    pub author: &'a str,
+    /// Whether the submitter manages the queue, and may therefore replace what its template fixes.
+    pub may_override: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resolved {
+    pub spec: Value,
+    pub values: Value,
+    pub priority: i64,
+    /// What items are taken by; the same for all where the queue has no priorities.
+    pub rank: i64,
+}
+
+/// Critical, high, medium, low.
+const PRIORITIES: std::ops::RangeInclusive<i64> = 0..=3;
+pub const PRIORITY_DEFAULT: i64 = 2;
+
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub enum Refusal {
+    #[error("the run spec is not a JSON object: {0}")]
+    Spec(String),
+    #[error("the template variable values are not a JSON object: {0}")]
+    Values(String),
+    #[error(
+        "the queue has no resource configuration and the run spec names no resource; hint: give the queue a config, or launch with --resource"
+    )]
+    Resource,
+    #[error(
+        "this queue has template variables, so `resource_args` cannot be given; hint: set the variables, or ask who manages the queue"
+    )]
+    Override,
+    #[error("priority {0} is not one of 0 (critical), 1 (high), 2 (medium) and 3 (low)")]
+    Priority(i64),
+    #[error("this queue has no priorities; hint: leave the priority out, or enable prioritization on the queue")]
+    NoPriorities,
+    #[error("{}", sentences(.0))]
+    Template(Vec<Problem>),
+}
+
+fn sentences(problems: &[Problem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+pub fn resolve(template: &Template, push: &Push<'_>) -> Result<Resolved, Refusal> {
+    let mut spec: Map<String, Value> =
+        serde_json::from_str(push.spec).map_err(|error| Refusal::Spec(error.to_string()))?;
+    let priority = priority(template, push.priority)?;
+    let given = given(push.values)?;
+    let values = template::values(&template.variables, &given).map_err(Refusal::Template)?;
+
+    let resource = match spec.get("resource").and_then(Value::as_str).filter(|name| !name.is_empty()) {
+        Some(own) => own.to_owned(),
+        None => template.resource.clone().ok_or(Refusal::Resource)?,
+    };
+    spec.insert("resource".to_owned(), Value::from(resource));
+
+    let has_own_args = spec.get("resource_args").and_then(Value::as_object).is_some_and(|args| !args.is_empty());
+    if has_own_args && !template.variables.is_empty() && !push.may_override {
+        return Err(Refusal::Override);
+    }
+    if !has_own_args {
+        let args = template.config.get("resource_args").cloned().unwrap_or_else(|| Value::Object(Map::new()));
+        spec.insert("resource_args".to_owned(), template::render(&args, &values));
+    }
+    let has_author = spec.get("author").and_then(Value::as_str).is_some_and(|author| !author.is_empty());
+    if !has_author {
+        spec.insert("author".to_owned(), Value::from(push.author));
+    }
+    let rank = if template.has_priorities { priority } else { PRIORITY_DEFAULT };
+    Ok(Resolved { spec: Value::Object(spec), values: Value::from_iter(values), priority, rank })
+}
+
+fn priority(template: &Template, given: Option<i64>) -> Result<i64, Refusal> {
+    match given.unwrap_or(PRIORITY_DEFAULT) {
+        other if !PRIORITIES.contains(&other) => Err(Refusal::Priority(other)),
+        other if other != PRIORITY_DEFAULT && !template.has_priorities => Err(Refusal::NoPriorities),
+        priority => Ok(priority),
+    }
+}
+
+fn given(text: Option<&str>) -> Result<Map<String, Value>, Refusal> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else {
+        return Ok(Map::new());
+    };
+    let values: Option<Map<String, Value>> =
+        serde_json::from_str(text).map_err(|error| Refusal::Values(error.to_string()))?;
+    Ok(values.unwrap_or_default())
+}
+
+/// A spec as it is shown to people: whatever secret it carries is masked.
+pub fn shown(mut spec: Value) -> Value {
+    if let Some(key) = spec.get_mut("_wandb_api_key") {
+        *key = Value::from("<redacted>");
+    }
+    spec
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const SPEC: &str =
+        r#"{"entity":"alice","project":"p","docker":{"docker_image":"img:1"},"resource":null,"odd":{"kept":1}}"#;
+
+    fn queue(variables: &str) -> Template {
+        Template {
+            resource: Some("kubernetes".into()),
+            config: json!({"resource_args": {"kubernetes": {"replicas": "{{n}}", "name": "${run_id}"}}}),
+            variables: template::declare(variables).unwrap(),
+            has_priorities: false,
+        }
+    }
+
+    fn push(spec: &str) -> Push<'_> {
+        Push { spec, values: None, priority: None, author: "alice", may_override: false }
+    }
+
+    // PUSH-3, PUSH-4, PUSH-7, QUE-11
+    #[test]
+    fn the_queue_fills_in_resource_config_values_and_author() {
+        let queue = queue(r#"{"n": {"schema": {"type": "integer", "default": 1}}}"#);
+        let resolved = resolve(&queue, &Push { values: Some(r#"{"n": 4}"#), ..push(SPEC) }).unwrap();
+        assert_eq!(resolved.spec["resource"], "kubernetes");
+        assert_eq!(resolved.spec["resource_args"], json!({"kubernetes": {"replicas": 4, "name": "${run_id}"}}));
+        assert_eq!(resolved.spec["author"], "alice");
+        assert_eq!(resolved.spec["odd"], json!({"kept": 1}));
+        assert_eq!(resolved.values, json!({"n": 4}));
+        assert_eq!((resolved.priority, resolved.rank), (2, 2));
+    }
+
+    // PUSH-3
+    #[test]
+    fn own_arguments_replace_the_queues_but_not_those_of_a_template() {
+        let spec = r#"{"resource_args":{"kubernetes":{"x":1}},"author":"bob","resource":"kubernetes"}"#;
+        let resolved = resolve(&queue("{}"), &push(spec)).unwrap();
+        assert_eq!(resolved.spec["resource_args"], json!({"kubernetes": {"x": 1}}));
+        assert_eq!(resolved.spec["author"], "bob");
+        let templated = queue(r#"{"n": {"schema": {"type": "integer", "default": 1}}}"#);
+        assert_eq!(resolve(&templated, &push(spec)), Err(Refusal::Override));
+        assert!(resolve(&templated, &Push { may_override: true, ..push(spec) }).is_ok());
+    }
+
+    // PUSH-3
+    #[test]
+    fn without_any_resource_nothing_can_run() {
+        assert_eq!(resolve(&Template::default(), &push(SPEC)), Err(Refusal::Resource));
+        let own = resolve(&Template::default(), &push(r#"{"resource":"local-process"}"#)).unwrap();
+        assert_eq!(own.spec["resource_args"], json!({}));
+    }
+
+    // PUSH-5, L-6
+    #[test]
+    fn priorities_need_a_queue_that_has_them() {
+        let plain = queue("{}");
+        assert_eq!(resolve(&plain, &Push { priority: Some(0), ..push(SPEC) }), Err(Refusal::NoPriorities));
+        assert!(resolve(&plain, &Push { priority: Some(2), ..push(SPEC) }).is_ok());
+        let ranked = Template { has_priorities: true, ..plain };
+        assert_eq!(resolve(&ranked, &Push { priority: Some(0), ..push(SPEC) }).unwrap().rank, 0);
+        assert_eq!(resolve(&ranked, &Push { priority: Some(7), ..push(SPEC) }), Err(Refusal::Priority(7)));
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        for spec in ["", "[]", "nonsense"] {
+            assert!(matches!(resolve(&queue("{}"), &push(spec)), Err(Refusal::Spec(_))), "{spec}");
+        }
+        assert!(matches!(resolve(&queue("{}"), &Push { values: Some("[]"), ..push(SPEC) }), Err(Refusal::Values(_))));
+        assert!(resolve(&queue("{}"), &Push { values: Some("null"), ..push(SPEC) }).is_ok());
+    }
+
+    // LP-2, R-6
+    #[test]
+    fn a_secret_is_not_shown() {
+        assert_eq!(shown(json!({"_wandb_api_key": "abc", "x": 1})), json!({"_wandb_api_key": "<redacted>", "x": 1}));
+    }
+}

@@ -1,0 +1,144 @@
+//! Cases and laws of template variables.
+
+use super::*;
+use proptest::prelude::*;
+use serde_json::json;
+
+const VARIABLES: &str = r#"{
+    "gpus": {"schema": {"type": "integer", "minimum": 1, "maximum": 8, "default": 2}, "description": "how many"},
+    "rate": {"schema": {"type": "number", "default": 0.5}},
+    "kind": {"schema": {"type": "string", "enum": ["a100", "h100"]}}
+}"#;
+
+fn given(value: Value) -> Map<String, Value> {
+    value.as_object().cloned().unwrap()
+}
+
+fn codes(problems: &[Problem]) -> Vec<(&str, Code)> {
+    problems.iter().map(|problem| (problem.variable.as_str(), problem.code)).collect()
+}
+
+// QUE-3, T-3
+#[test]
+fn variables_are_read_in_order_with_their_schema_as_text() {
+    let variables = declare(VARIABLES).unwrap();
+    let names: Vec<_> = variables.iter().map(|variable| variable.name.as_str()).collect();
+    assert_eq!(names, ["gpus", "rate", "kind"]);
+    assert_eq!(variables[0].text, r#"{"type":"integer","minimum":1,"maximum":8,"default":2}"#);
+    assert_eq!(variables[0].description.as_deref(), Some("how many"));
+    for empty in ["{}", "null"] {
+        assert_eq!(declare(empty).unwrap(), []);
+    }
+}
+
+// T-11
+#[test]
+fn a_declaration_that_could_never_work_is_refused() {
+    for wrong in [
+        r#"[]"#,
+        r#"{"x": {}}"#,
+        r#"{"x": {"schema": {"type": "date"}}}"#,
+        r#"{"1x": {"schema": {"type": "string"}}}"#,
+        r#"{"x": {"schema": {"type": "integer", "minimum": 3, "maximum": 2}}}"#,
+        r#"{"x": {"schema": {"type": "integer", "maximum": 2, "default": 3}}}"#,
+        r#"{"x": {"schema": {"type": "string", "enum": ["a"], "default": "b"}}}"#,
+    ] {
+        let problems = declare(wrong).unwrap_err();
+        assert!(problems.iter().all(|problem| problem.code == Code::Declaration), "{wrong}: {problems:?}");
+    }
+}
+
+// PUSH-4, T-4, T-14
+#[test]
+fn each_violation_has_its_own_code_and_all_are_told() {
+    let variables = declare(VARIABLES).unwrap();
+    let judge = |value| values(&variables, &given(value));
+    let ok = judge(json!({"kind": "h100"})).unwrap();
+    assert_eq!(
+        ok,
+        BTreeMap::from([("gpus".into(), json!(2)), ("rate".into(), json!(0.5)), ("kind".into(), json!("h100"))])
+    );
+    let cases = [
+        (json!({"kind": "h100", "gpus": "2"}), vec![("gpus", Code::Type)]),
+        (json!({"kind": "h100", "gpus": 1.5}), vec![("gpus", Code::Type)]),
+        (json!({"kind": "h100", "gpus": 0}), vec![("gpus", Code::Minimum)]),
+        (json!({"kind": "h100", "gpus": 9}), vec![("gpus", Code::Maximum)]),
+        (json!({"kind": "v100"}), vec![("kind", Code::Choice)]),
+        (json!({}), vec![("kind", Code::Missing)]),
+        (json!({"kind": "h100", "nodes": 1}), vec![("nodes", Code::Unknown)]),
+        (
+            json!({"gpus": 9, "nodes": 1}),
+            vec![("nodes", Code::Unknown), ("gpus", Code::Maximum), ("kind", Code::Missing)],
+        ),
+    ];
+    for (input, expected) in cases {
+        assert_eq!(codes(&judge(input).unwrap_err()), expected);
+    }
+    let told = judge(json!({"kind": "h100", "gpus": 9})).unwrap_err();
+    assert_eq!(told[0].sentence, "template variable `gpus` must be at most 8, but got 9");
+}
+
+// T-7, T-8, T-9, T-12
+#[test]
+fn a_whole_token_takes_the_value_and_a_part_is_written_out() {
+    let values = BTreeMap::from([("n".into(), json!(5)), ("s".into(), json!("{{n}} ${x}"))]);
+    let config =
+        json!({"a": "{{n}}", "b": ["{{ n }}"], "c": "n={{n}}, s={{s}}", "d": "{{other}}", "e": 1, "f": "{{{{n}}"});
+    let expected = json!({"a": 5, "b": [5], "c": "n=5, s={{n}} ${x}", "d": "{{other}}", "e": 1, "f": "{{n}}"});
+    assert_eq!(render(&config, &values), expected);
+}
+
+// PUSH-4
+#[test]
+fn a_whole_number_given_as_a_float_becomes_an_integer() {
+    let variables = declare(r#"{"n": {"schema": {"type": "integer"}}}"#).unwrap();
+    let values = values(&variables, &given(json!({"n": 2.0}))).unwrap();
+    assert_eq!(values["n"].to_string(), "2");
+}
+
+// T-10
+#[test]
+fn undeclared_tokens_and_tokens_in_keys_are_found() {
+    let variables = declare(VARIABLES).unwrap();
+    let config = json!({"a": "{{gpus}}", "b": ["{{nope}}"], "{{kind}}": 1, "c": "{{ .Values.x }}", "d": "${run_id}"});
+    assert_eq!(codes(&check(&config, &variables)), [("nope", Code::Unknown), ("kind", Code::Declaration)]);
+}
+
+fn any_value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        any::<i32>().prop_map(Value::from),
+        (-1e6f64..1e6).prop_map(Value::from),
+        "[a-z{}$ ]{0,8}".prop_map(Value::from),
+        any::<bool>().prop_map(Value::from),
+        Just(Value::Null),
+    ]
+}
+
+proptest! {
+    // T-4: whatever is accepted renders, and no token of the queue is left.
+    #[test]
+    fn what_is_accepted_renders(kind in any_value(), gpus in any_value(), rate in any_value()) {
+        let variables = declare(VARIABLES).unwrap();
+        let config = json!({"a": "{{gpus}}", "b": {"c": ["{{rate}}", "{{kind}}"]}});
+        prop_assert!(check(&config, &variables).is_empty());
+        let given = given(json!({"kind": kind, "gpus": gpus, "rate": rate}));
+        if let Ok(values) = values(&variables, &given) {
+            let rendered = render(&config, &values);
+            let gpus = rendered["a"].as_i64();
+            prop_assert!(gpus.is_some_and(|gpus| (1..=8).contains(&gpus)));
+            prop_assert!(rendered["b"]["c"][0].is_number());
+            prop_assert!(["a100", "h100"].contains(&rendered["b"]["c"][1].as_str().unwrap()));
+            prop_assert_eq!(render(&rendered, &values), rendered);
+        }
+    }
+
+    #[test]
+    fn a_text_without_tokens_is_left_alone(text in "[a-z}$ .]{0,20}") {
+        prop_assert_eq!(render(&json!(text.clone()), &BTreeMap::new()), json!(text));
+    }
+
+    #[test]
+    fn cutting_a_text_never_fails(text in "[{} a-z_-]{0,40}") {
+        parts(&text);
+    }
+}

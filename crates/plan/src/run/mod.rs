@@ -1,0 +1,9 @@
+//! What a tracked run is: its state, the lines of its streams, its history's keys, and how runs are searched.
+
+pub mod console;
+pub mod filter;
+pub mod history;
+pub mod lenient;
+pub mod lines;
+pub mod order;
+pub mod state;

@@ -1,0 +1,4 @@
+//! Sweeps: what a sweep's config asks to search, and what to try next.
+
+pub mod config;
+pub mod search;

@@ -1,0 +1,52 @@
+//! Agents in the database.
+
+use super::Agent;
+use crate::args;
+use crate::database::{Database, Result, Row, Write};
+use jiff::Timestamp;
+
+const AGENTS: &str = "SELECT a.*, p.entity_id FROM agents a JOIN projects p ON p.id = a.project_id";
+
+pub struct NewAgent<'a> {
+    pub project: i64,
+    pub name: &'a str,
+    pub hostname: &'a str,
+    pub queues: &'a str,
+    pub config: Option<&'a str>,
+    pub version: Option<&'a str>,
+    pub user: i64,
+}
+
+pub async fn insert(write: &mut Write, new: &NewAgent<'_>, now: Timestamp) -> Result<i64> {
+    let sql = "INSERT INTO agents (project_id, name, hostname, queues, status, is_told_to_stop, config, version, user_id, \
+               created_at, heartbeat_at) VALUES ($1, $2, $3, $4, 'POLLING', 0, $5, $6, $7, $8, $8) RETURNING id";
+    let args = args![new.project, new.name, new.hostname, new.queues, new.config, new.version, new.user, now];
+    write.one(sql, args).await?.get("id")
+}
+
+pub async fn by_id(database: &Database, id: i64) -> Result<Option<Agent>> {
+    let sql = sqlx::AssertSqlSafe(format!("{AGENTS} WHERE a.id = $1"));
+    database.maybe(sql, args![id]).await?.map(|row| agent(&row)).transpose()
+}
+
+/// An agent was heard of; a new status comes with it, or the old one stays.
+pub async fn hear(write: &mut Write, id: i64, status: Option<&str>, now: Timestamp) -> Result<()> {
+    let sql = "UPDATE agents SET heartbeat_at = $2, status = COALESCE($3, status) WHERE id = $1";
+    write.run(sql, args![id, now, status]).await?;
+    Ok(())
+}
+
+fn agent(row: &Row) -> Result<Agent> {
+    Ok(Agent {
+        id: row.get("id")?,
+        entity_id: row.get("entity_id")?,
+        name: row.get("name")?,
+        hostname: row.get("hostname")?,
+        queues: row.get("queues")?,
+        status: row.get("status")?,
+        is_told_to_stop: row.is("is_told_to_stop")?,
+        config: row.get("config")?,
+        version: row.get("version")?,
+        heartbeat_at: row.get("heartbeat_at")?,
+    })
+}

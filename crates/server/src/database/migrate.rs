@@ -1,0 +1,72 @@
+//! Brings the tables forward to this program's version; never back.
+//!
+//! A migration is one SQL file for both engines, with the few words in braces in which they differ. It runs in one
+//! transaction together with the note that it ran.
+
+use super::{Database, Dialect, Error, Result};
+use crate::args;
+
+/// In order; a released one is never edited, the next one is added below it.
+const MIGRATIONS: &[&str] = &[include_str!("migrations/001.sql")];
+
+/// Held while migrating, so that two replicas that start together do not do it twice. Any number will do.
+const POSTGRES_LOCK: i64 = 0x766f_6c6c_6579;
+
+pub async fn run(database: &Database) -> Result<()> {
+    let known = i64::try_from(MIGRATIONS.len()).expect("a handful");
+    let mut write = database.write().await?;
+    if write.dialect() == Dialect::Postgres {
+        write.all("SELECT pg_advisory_xact_lock($1)", args![POSTGRES_LOCK]).await?;
+    }
+    write.run("CREATE TABLE IF NOT EXISTS migrations (version BIGINT PRIMARY KEY)", args![]).await?;
+    let row = write.one("SELECT COALESCE(MAX(version), 0) AS version FROM migrations", args![]).await?;
+    let found: i64 = row.get("version")?;
+    if found > known {
+        return Err(Error::Newer { found, known });
+    }
+    for (version, sql) in (1..).zip(MIGRATIONS) {
+        if version <= found {
+            continue;
+        }
+        let sql = words(sql, write.dialect());
+        write.script(sql).await.map_err(|error| match error {
+            Error::Query(cause) => Error::Migration { version, cause },
+            other => other,
+        })?;
+        write.run("INSERT INTO migrations (version) VALUES ($1)", args![version]).await?;
+    }
+    write.commit().await
+}
+
+fn words(sql: &str, dialect: Dialect) -> String {
+    let (id, bytes) = match dialect {
+        // AUTOINCREMENT, because an id that was deleted must never name something else.
+        Dialect::Sqlite => ("INTEGER PRIMARY KEY AUTOINCREMENT", "BLOB"),
+        Dialect::Postgres => ("BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "BYTEA"),
+    };
+    sql.replace("{id}", id).replace("{bytes}", bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn opening_again_changes_nothing_and_a_newer_database_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("volley.db").display().to_string();
+        for _ in 0..2 {
+            let database = Database::open(&path).await.unwrap();
+            let rows = database.all("SELECT version FROM migrations", args![]).await.unwrap();
+            assert_eq!(rows.len(), MIGRATIONS.len());
+            database.close().await;
+        }
+        let database = Database::open(&path).await.unwrap();
+        let mut write = database.write().await.unwrap();
+        write.run("INSERT INTO migrations (version) VALUES (999)", args![]).await.unwrap();
+        write.commit().await.unwrap();
+        database.close().await;
+        let refusal = Database::open(&path).await.err().unwrap();
+        assert!(matches!(refusal, Error::Newer { found: 999, .. }), "{refusal}");
+    }
+}

@@ -1,0 +1,66 @@
+//! The one error that requests end with, and its HTTP status.
+//!
+//! A message is shown to people, so it says what to do. What is our own fault is logged with its causes and told as one
+//! sentence; its text never leaves the process.
+
+use crate::database;
+use http::StatusCode;
+use volley_plan::people::{Decision, Role};
+
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Fault {
+    pub status: StatusCode,
+    pub message: String,
+}
+
+pub type Result<T> = std::result::Result<T, Fault>;
+
+impl Fault {
+    pub fn new(status: StatusCode, message: impl Into<String>) -> Fault {
+        Fault { status, message: message.into() }
+    }
+
+    pub fn bad(message: impl Into<String>) -> Fault {
+        Fault::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    pub fn missing(what: impl std::fmt::Display) -> Fault {
+        Fault::new(StatusCode::NOT_FOUND, format!("{what} was not found"))
+    }
+
+    pub fn conflict(message: impl Into<String>) -> Fault {
+        Fault::new(StatusCode::CONFLICT, message)
+    }
+
+    pub fn internal(error: impl std::error::Error) -> Fault {
+        let mut chain = error.to_string();
+        let mut cause = error.source();
+        while let Some(next) = cause {
+            chain.push_str(": ");
+            chain.push_str(&next.to_string());
+            cause = next.source();
+        }
+        tracing::error!(error = chain, "a request failed");
+        Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "the server failed; its log says why")
+    }
+
+    /// What a refused request is told about `what`.
+    pub fn of(decision: Decision, what: impl std::fmt::Display) -> Result<()> {
+        match decision {
+            Decision::Yes => Ok(()),
+            Decision::Hidden => Err(Fault::missing(what)),
+            Decision::No { needs } => {
+                let needs = needs.map_or("an administrator of the server", Role::name);
+                let message = format!("permission denied for {what}; hint: it needs the role `{needs}`");
+                Err(Fault::new(StatusCode::FORBIDDEN, message))
+            }
+        }
+    }
+}
+
+impl From<database::Error> for Fault {
+    fn from(error: database::Error) -> Fault {
+        Fault::internal(error)
+    }
+}

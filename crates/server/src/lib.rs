@@ -1,0 +1,166 @@
+//! `volley server`: the control plane. W&B's own clients work against it.
+//!
+//! Cut by noun: `people`, `project`, `run`, `file`, `artifact`, `queue`, `agent`, `sweep`, each with its SQL (`store`) and its
+//! part of the schema (`graphql`). What they stand on: `database`, `blobs` (bytes), `events` (what happened), `graphql` (what
+//! the nouns share), `http` (the doors). Every decision is in `volley_plan`; here facts are gathered and deeds done.
+
+pub mod http;
+pub mod graphql;
+pub mod people;
+pub mod project;
+pub mod run;
+pub mod file;
+pub mod artifact;
+pub mod queue;
+pub mod agent;
+pub mod sweep;
+pub mod events;
+pub mod blobs;
+pub mod database;
+pub mod fault;
+mod ids;
+mod server_info;
+mod watchman;
+
+use blobs::Blobs;
+use database::Database;
+use events::News;
+use jiff::Timestamp;
+use people::{keys, store::NewUser};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// How long requests under way may take to end when the server stops; an upload can take hours.
+const STOP_MAX: Duration = Duration::from_secs(10);
+
+/// What a server is started with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where the key of the first user is left, and by default the database and the bytes.
+    pub folder: PathBuf,
+    pub listen: SocketAddr,
+    /// `postgres://…`, or the path of an SQLite file; by default `volley.db` in the folder.
+    pub database: Option<String>,
+    /// `s3://bucket/prefix`, or a folder; by default `blobs` in the folder.
+    pub blobs: Option<String>,
+    /// What clients call this server in the URLs that it hands out; by default `http://` and the address.
+    pub public_url: Option<String>,
+    /// The name of the user that a new server has.
+    pub first_user: String,
+    /// Its key; one is made when none is given.
+    pub first_key: Option<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("failed to make the folder `{}`", at.display())]
+    Folder { at: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    Database(#[from] database::Error),
+    #[error(transparent)]
+    Blobs(#[from] blobs::Error),
+    #[error("failed to listen on {at}; hint: another program may have the port, choose one with --listen")]
+    Listen { at: SocketAddr, source: std::io::Error },
+    #[error(
+        "the key for the first user must have {} letters and digits; hint: leave it out and one is made",
+        keys::KEY_LENGTH
+    )]
+    Key,
+    #[error("failed to write the first user's key to `{}`", at.display())]
+    KeyFile { at: PathBuf, source: std::io::Error },
+}
+
+/// What all requests share.
+pub struct State {
+    pub database: Database,
+    pub blobs: Blobs,
+    pub news: News,
+    /// Without a slash at the end.
+    pub public_url: String,
+    /// Ends what would otherwise go on for as long as a client listens.
+    pub stop: CancellationToken,
+}
+
+pub type Shared = Arc<State>;
+
+/// A running server.
+pub struct Server {
+    shared: Shared,
+    address: SocketAddr,
+    tasks: TaskTracker,
+}
+
+impl Server {
+    pub async fn start(settings: Settings) -> Result<Server, StartError> {
+        std::fs::create_dir_all(&settings.folder)
+            .map_err(|source| StartError::Folder { at: settings.folder.clone(), source })?;
+        let path = settings.folder.join("volley.db").display().to_string();
+        let database = Database::open(settings.database.as_deref().unwrap_or(&path)).await?;
+        let place = settings.blobs.clone().unwrap_or_else(|| settings.folder.join("blobs").display().to_string());
+        let blobs = Blobs::open(&place, &database).await?;
+        add_first_user(&database, &settings).await?;
+
+        let failed = |source| StartError::Listen { at: settings.listen, source };
+        let listener = TcpListener::bind(settings.listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let public_url = settings.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
+        let news = News::default();
+        let public_url = public_url.trim_end_matches('/').to_owned();
+        let stop = CancellationToken::new();
+        let shared = Arc::new(State { database, blobs, news, public_url, stop: stop.clone() });
+
+        let tasks = TaskTracker::new();
+        tasks.spawn(http::serve(listener, shared.clone(), stop.clone()));
+        tasks.spawn(watchman::watch(shared.clone(), stop));
+        tasks.close();
+        Ok(Server { shared, address, tasks })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn url(&self) -> &str {
+        &self.shared.public_url
+    }
+
+    /// Takes no more requests, lets those under way end, and closes the database.
+    pub async fn stop(self) {
+        self.shared.stop.cancel();
+        if tokio::time::timeout(STOP_MAX, self.tasks.wait()).await.is_err() {
+            tracing::warn!("requests were still under way when the server stopped");
+        }
+        self.shared.database.close().await;
+    }
+}
+
+/// A new server has one user, an administrator, whose key is left in a file that only its owner can read.
+async fn add_first_user(database: &Database, settings: &Settings) -> Result<(), StartError> {
+    if people::store::has_users(database).await? {
+        return Ok(());
+    }
+    if settings.first_key.as_deref().is_some_and(|key| !keys::is_acceptable(key)) {
+        return Err(StartError::Key);
+    }
+    let key = settings.first_key.clone().unwrap_or_else(keys::new_key);
+    let at = settings.folder.join("api-key");
+    write_private(&at, &key).map_err(|source| StartError::KeyFile { at, source })?;
+    let now = Timestamp::now();
+    let mut write = database.write().await?;
+    let new = NewUser { username: &settings.first_user, email: None, is_admin: true, is_service: false };
+    let user = people::store::create_user(&mut write, &new, now).await?;
+    people::store::add_key(&mut write, user, "first", &key, now).await?;
+    Ok(write.commit().await?)
+}
+
+fn write_private(at: &std::path::Path, text: &str) -> std::io::Result<()> {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(at)?;
+    writeln!(file, "{text}")
+}

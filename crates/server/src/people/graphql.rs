@@ -1,0 +1,223 @@
+//! People in the schema: the viewer, users, entities, keys.
+
+use super::{Entity as EntityRow, User as UserRow, store};
+use crate::fault::{Fault, Result};
+use crate::graphql::Asked as _;
+use crate::graphql::page::PageInfo;
+use crate::graphql::scalars::{DateTime, JsonText};
+use crate::ids;
+use crate::queue::graphql::DefaultResourceConfig;
+use async_graphql::{Context, Enum, ID, Object, SimpleObject};
+
+#[derive(Default)]
+pub struct PeopleQuery;
+
+#[Object]
+impl PeopleQuery {
+    async fn viewer(&self, ctx: &Context<'_>) -> Option<User> {
+        Some(User(ctx.caller().user.clone()))
+    }
+
+    async fn entity(&self, ctx: &Context<'_>, name: Option<String>) -> Result<Option<Entity>> {
+        let name = name.unwrap_or_else(|| ctx.caller().user.entity.clone());
+        let entity = store::entity_by_name(&ctx.shared().database, &name).await?;
+        Ok(entity.filter(|entity| ctx.caller().may_see(entity.id)).map(Entity))
+    }
+
+    async fn organization(&self, #[graphql(name = "name")] _name: String) -> Option<Organization> {
+        None
+    }
+
+    /// Exact matches only, and only yourself unless you administer the server: a list of people is not for strangers.
+    async fn users(&self, ctx: &Context<'_>, query: Option<String>) -> Result<Option<UserConnection>> {
+        let caller = ctx.caller();
+        let name = query.unwrap_or_else(|| caller.user.username.clone());
+        let found = store::user_by_name(&ctx.shared().database, &name).await?;
+        let seen = found.filter(|user| caller.asker.is_admin || user.id == caller.user.id);
+        Ok(Some(UserConnection { edges: seen.into_iter().map(|user| UserEdge { node: Some(User(user)) }).collect() }))
+    }
+}
+
+#[derive(Clone)]
+pub struct User(pub UserRow);
+
+#[Object]
+impl User {
+    async fn id(&self) -> ID {
+        ids::encode("User", self.0.id)
+    }
+    async fn name(&self) -> &str {
+        &self.0.name
+    }
+    async fn username(&self) -> Option<&str> {
+        Some(&self.0.username)
+    }
+    /// Only for the user itself and administrators.
+    async fn email(&self, ctx: &Context<'_>) -> Option<&str> {
+        self.is_open_to(ctx).then_some(self.0.email.as_deref()).flatten()
+    }
+    async fn admin(&self) -> Option<bool> {
+        Some(self.0.is_admin)
+    }
+    async fn entity(&self) -> Option<&str> {
+        Some(&self.0.entity)
+    }
+    async fn flags(&self) -> Option<JsonText> {
+        Some(JsonText("{}".into()))
+    }
+    async fn deleted_at(&self) -> Option<DateTime> {
+        self.0.deleted_at.map(DateTime)
+    }
+    async fn account_type(&self) -> Option<&str> {
+        Some(if self.0.is_service { "SERVICE" } else { "MEMBER" })
+    }
+    async fn teams(&self, ctx: &Context<'_>) -> Result<Option<EntityConnection>> {
+        let entities = store::entities_of(&ctx.shared().database, &self.0).await?;
+        let seen = entities.into_iter().filter(|entity| ctx.caller().may_see(entity.id));
+        let edges = seen.map(|entity| EntityEdge { node: Some(Entity(entity)) }).collect();
+        Ok(Some(EntityConnection { edges, page_info: PageInfo::last() }))
+    }
+    async fn api_keys(&self, ctx: &Context<'_>) -> Result<Option<ApiKeyConnection>> {
+        if !self.is_open_to(ctx) {
+            return Ok(None);
+        }
+        let keys = store::keys_of(&ctx.shared().database, self.0.id).await?;
+        let edge = |key: store::Key| {
+            let description = Some(format!("{}…", key.hint));
+            ApiKeyEdge { node: Some(ApiKey { id: ids::encode("ApiKey", key.id), name: key.name, description }) }
+        };
+        Ok(Some(ApiKeyConnection { edges: keys.into_iter().map(edge).collect() }))
+    }
+    async fn organizations(&self) -> Vec<Organization> {
+        Vec::new()
+    }
+}
+
+impl User {
+    fn is_open_to(&self, ctx: &Context<'_>) -> bool {
+        ctx.caller().user.id == self.0.id || ctx.caller().asker.is_admin
+    }
+}
+
+#[derive(SimpleObject)]
+pub struct UserConnection {
+    edges: Vec<UserEdge>,
+}
+
+#[derive(SimpleObject)]
+pub struct UserEdge {
+    node: Option<User>,
+}
+
+#[derive(SimpleObject)]
+pub struct ApiKey {
+    id: ID,
+    name: String,
+    description: Option<String>,
+}
+
+#[derive(SimpleObject)]
+pub struct ApiKeyConnection {
+    edges: Vec<ApiKeyEdge>,
+}
+
+#[derive(SimpleObject)]
+pub struct ApiKeyEdge {
+    node: Option<ApiKey>,
+}
+
+#[derive(SimpleObject)]
+pub struct EntityConnection {
+    edges: Vec<EntityEdge>,
+    page_info: PageInfo,
+}
+
+#[derive(SimpleObject)]
+pub struct EntityEdge {
+    node: Option<Entity>,
+}
+
+#[derive(Clone)]
+pub struct Entity(pub EntityRow);
+
+#[Object]
+impl Entity {
+    async fn id(&self) -> ID {
+        ids::encode("Entity", self.0.id)
+    }
+    async fn name(&self) -> &str {
+        &self.0.name
+    }
+    async fn is_team(&self) -> bool {
+        self.0.is_team
+    }
+    async fn entity_type(&self) -> Option<&str> {
+        Some(if self.0.is_team { "team" } else { "user" })
+    }
+    async fn organization(&self) -> Option<Organization> {
+        None
+    }
+    async fn user(&self, ctx: &Context<'_>) -> Result<Option<User>> {
+        if self.0.is_team {
+            return Ok(None);
+        }
+        Ok(store::user_by_name(&ctx.shared().database, &self.0.name).await?.map(User))
+    }
+    async fn xxhash_digests_enabled(&self) -> bool {
+        false
+    }
+    async fn default_resource_config(&self, ctx: &Context<'_>, id: ID) -> Result<Option<DefaultResourceConfig>> {
+        let number = ids::decode("DefaultResourceConfig", &id).ok_or_else(|| Fault::missing("the resource config"))?;
+        DefaultResourceConfig::of_entity(ctx, self.0.id, number).await
+    }
+    async fn default_resource_configs(&self, ctx: &Context<'_>) -> Result<Option<Vec<DefaultResourceConfig>>> {
+        DefaultResourceConfig::all_of_entity(ctx, self.0.id).await.map(Some)
+    }
+    async fn code_saving_enabled(&self) -> Option<bool> {
+        Some(true)
+    }
+    async fn read_only(&self) -> Option<bool> {
+        Some(false)
+    }
+}
+
+/// There are no organizations here; the type exists because clients name it.
+pub struct Organization;
+
+#[Object]
+impl Organization {
+    async fn id(&self) -> ID {
+        ids::encode("Organization", 0)
+    }
+    async fn name(&self) -> &str {
+        ""
+    }
+    async fn org_entity(&self) -> Option<Entity> {
+        None
+    }
+    async fn core_weave_organization_id(&self) -> Option<&str> {
+        None
+    }
+    async fn feature_flags(&self, #[graphql(name = "rampIDType")] _kind: RampIdType) -> Vec<Option<RampFeatureFlag>> {
+        Vec::new()
+    }
+}
+
+#[derive(Enum, Clone, Copy, PartialEq, Eq)]
+#[graphql(name = "RampIDType")]
+pub enum RampIdType {
+    #[graphql(name = "OrgName")]
+    Org,
+    #[graphql(name = "UserName")]
+    UserName,
+    #[graphql(name = "EntityName")]
+    Entity,
+    #[graphql(name = "Username")]
+    Username,
+}
+
+#[derive(SimpleObject)]
+pub struct RampFeatureFlag {
+    ramp_key: String,
+    is_enabled: bool,
+}

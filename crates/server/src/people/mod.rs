@@ -1,0 +1,53 @@
+//! People: users and service accounts, their entities and roles, and the keys by which they are known.
+
+pub mod graphql;
+pub mod keys;
+pub mod rest;
+pub mod store;
+
+use crate::fault::{Fault, Result};
+use std::fmt::Display;
+use volley_plan::people::{Asker, Decision, Deed, EntityId, Thing, decide};
+
+#[derive(Clone, Debug)]
+pub struct User {
+    pub id: i64,
+    pub username: String,
+    pub name: String,
+    pub email: Option<String>,
+    pub is_admin: bool,
+    pub is_service: bool,
+    pub entity_id: i64,
+    /// The name of the user's own entity.
+    pub entity: String,
+    pub deleted_at: Option<i64>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Entity {
+    pub id: i64,
+    pub name: String,
+    pub is_team: bool,
+}
+
+/// Somebody whose key was recognised. Whatever a request does, it asks here first.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    pub user: User,
+    pub asker: Asker,
+}
+
+impl Caller {
+    pub fn decision(&self, deed: Deed, thing: &Thing) -> Decision {
+        decide(&self.asker, deed, thing)
+    }
+
+    pub fn may_see(&self, entity: i64) -> bool {
+        self.decision(Deed::See, &Thing::of(EntityId(entity))) == Decision::Yes
+    }
+
+    /// Fails unless the caller may do this to the entity's things; `what` is how the message names them.
+    pub fn must(&self, deed: Deed, entity: i64, what: impl Display) -> Result<()> {
+        Fault::of(self.decision(deed, &Thing::of(EntityId(entity))), what)
+    }
+}

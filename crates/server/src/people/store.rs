@@ -1,0 +1,148 @@
+//! People in the database.
+
+use super::{Caller, Entity, User, keys};
+use crate::args;
+use crate::database::{Database, Result, Row, Write};
+use jiff::Timestamp;
+use std::collections::BTreeMap;
+use volley_plan::people::{Asker, EntityId, Role, UserId};
+
+const USERS: &str = "SELECT u.*, e.name AS entity FROM users u JOIN entities e ON e.id = u.entity_id";
+/// How stale `used_at` may be; noting every use would make every request a write.
+const USED_AT_GRAIN_US: i64 = 60_000_000;
+
+pub struct NewUser<'a> {
+    pub username: &'a str,
+    pub email: Option<&'a str>,
+    pub is_admin: bool,
+    pub is_service: bool,
+}
+
+/// Whom a key belongs to, unless it was revoked or its owner deleted.
+pub async fn caller_by_key(database: &Database, key: &str, now: Timestamp) -> Result<Option<Caller>> {
+    let sql = "SELECT u.*, e.name AS entity, k.id AS key_id, k.used_at FROM api_keys k JOIN users u ON u.id = k.user_id \
+         JOIN entities e ON e.id = u.entity_id \
+         WHERE k.digest = $1 AND k.revoked_at IS NULL AND u.deleted_at IS NULL";
+    let Some(row) = database.maybe(sql, args![keys::digest(key)]).await? else {
+        return Ok(None);
+    };
+    let used_at: Option<i64> = row.get("used_at")?;
+    if used_at.is_none_or(|at| at + USED_AT_GRAIN_US < now.as_microsecond()) {
+        let mut write = database.write().await?;
+        write.run("UPDATE api_keys SET used_at = $1 WHERE id = $2", args![now, row.get::<i64>("key_id")?]).await?;
+        write.commit().await?;
+    }
+    let user = user(&row)?;
+    let asker = Asker { user: UserId(user.id), is_admin: user.is_admin, roles: roles_of(database, user.id).await? };
+    Ok(Some(Caller { user, asker }))
+}
+
+async fn roles_of(database: &Database, user: i64) -> Result<BTreeMap<EntityId, Role>> {
+    let rows = database.all("SELECT entity_id, role FROM members WHERE user_id = $1", args![user]).await?;
+    let mut roles = BTreeMap::new();
+    for row in rows {
+        if let Some(role) = Role::named(&row.get::<String>("role")?) {
+            roles.insert(EntityId(row.get("entity_id")?), role);
+        }
+    }
+    Ok(roles)
+}
+
+pub async fn user_by_id(database: &Database, id: i64) -> Result<Option<User>> {
+    let row = database.maybe(sqlx::AssertSqlSafe(format!("{USERS} WHERE u.id = $1")), args![id]).await?;
+    row.map(|row| user(&row)).transpose()
+}
+
+pub async fn user_by_name(database: &Database, username: &str) -> Result<Option<User>> {
+    let row = database.maybe(sqlx::AssertSqlSafe(format!("{USERS} WHERE u.username = $1")), args![username]).await?;
+    row.map(|row| user(&row)).transpose()
+}
+
+pub async fn has_users(database: &Database) -> Result<bool> {
+    Ok(database.maybe("SELECT id FROM users LIMIT 1", args![]).await?.is_some())
+}
+
+pub async fn entity_by_id(database: &Database, id: i64) -> Result<Option<Entity>> {
+    let row = database.maybe("SELECT * FROM entities WHERE id = $1", args![id]).await?;
+    row.map(|row| entity(&row)).transpose()
+}
+
+pub async fn entity_by_name(database: &Database, name: &str) -> Result<Option<Entity>> {
+    let row = database.maybe("SELECT * FROM entities WHERE name = $1", args![name]).await?;
+    row.map(|row| entity(&row)).transpose()
+}
+
+/// A user's own entity first, then the teams.
+pub async fn entities_of(database: &Database, user: &User) -> Result<Vec<Entity>> {
+    let sql = "SELECT e.* FROM entities e JOIN members m ON m.entity_id = e.id WHERE m.user_id = $1 \
+               ORDER BY e.is_team, e.name";
+    database.all(sql, args![user.id]).await?.iter().map(entity).collect()
+}
+
+pub struct Key {
+    pub id: i64,
+    pub name: String,
+    pub hint: String,
+}
+
+pub async fn keys_of(database: &Database, user: i64) -> Result<Vec<Key>> {
+    let sql = "SELECT id, name, hint FROM api_keys WHERE user_id = $1 AND revoked_at IS NULL ORDER BY id";
+    let rows = database.all(sql, args![user]).await?;
+    rows.iter().map(|row| Ok(Key { id: row.get("id")?, name: row.get("name")?, hint: row.get("hint")? })).collect()
+}
+
+pub async fn create_entity(write: &mut Write, name: &str, is_team: bool, now: Timestamp) -> Result<i64> {
+    let sql = "INSERT INTO entities (name, is_team, created_at) VALUES ($1, $2, $3) RETURNING id";
+    write.one(sql, args![name, is_team, now]).await?.get("id")
+}
+
+/// A user with an entity of its own, in which it is the admin.
+pub async fn create_user(write: &mut Write, new: &NewUser<'_>, now: Timestamp) -> Result<i64> {
+    let entity = create_entity(write, new.username, false, now).await?;
+    let sql = "INSERT INTO users (username, name, email, is_admin, is_service, entity_id, created_at) \
+               VALUES ($1, $1, $2, $3, $4, $5, $6) RETURNING id";
+    let args = args![new.username, new.email, new.is_admin, new.is_service, entity, now];
+    let user = write.one(sql, args).await?.get("id")?;
+    set_role(write, entity, user, Role::Admin).await?;
+    Ok(user)
+}
+
+pub async fn set_role(write: &mut Write, entity: i64, user: i64, role: Role) -> Result<()> {
+    let sql = "INSERT INTO members (entity_id, user_id, role) VALUES ($1, $2, $3) \
+               ON CONFLICT (entity_id, user_id) DO UPDATE SET role = excluded.role";
+    write.run(sql, args![entity, user, role.name()]).await?;
+    Ok(())
+}
+
+pub async fn remove_role(write: &mut Write, entity: i64, user: i64) -> Result<()> {
+    write.run("DELETE FROM members WHERE entity_id = $1 AND user_id = $2", args![entity, user]).await?;
+    Ok(())
+}
+
+pub async fn add_key(write: &mut Write, user: i64, name: &str, key: &str, now: Timestamp) -> Result<i64> {
+    let sql = "INSERT INTO api_keys (user_id, name, digest, hint, created_at) VALUES ($1, $2, $3, $4, $5) RETURNING id";
+    write.one(sql, args![user, name, keys::digest(key), keys::hint(key), now]).await?.get("id")
+}
+
+pub async fn revoke_key(write: &mut Write, user: i64, key: i64, now: Timestamp) -> Result<bool> {
+    let sql = "UPDATE api_keys SET revoked_at = $1 WHERE id = $2 AND user_id = $3 AND revoked_at IS NULL";
+    Ok(write.run(sql, args![now, key, user]).await? > 0)
+}
+
+fn user(row: &Row) -> Result<User> {
+    Ok(User {
+        id: row.get("id")?,
+        username: row.get("username")?,
+        name: row.get("name")?,
+        email: row.get("email")?,
+        is_admin: row.is("is_admin")?,
+        is_service: row.is("is_service")?,
+        entity_id: row.get("entity_id")?,
+        entity: row.get("entity")?,
+        deleted_at: row.get("deleted_at")?,
+    })
+}
+
+fn entity(row: &Row) -> Result<Entity> {
+    Ok(Entity { id: row.get("id")?, name: row.get("name")?, is_team: row.is("is_team")? })
+}

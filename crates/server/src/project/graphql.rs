@@ -1,0 +1,199 @@
+//! Projects in the schema. Each noun adds the fields by which a project leads to it.
+
+use super::{Path, Project as Record, store};
+use crate::artifact::graphql::project::ProjectArtifacts;
+use crate::connection;
+use crate::fault::Result;
+use crate::graphql::Asked as _;
+use crate::graphql::page::{after, cursor, cut, length};
+use crate::graphql::scalars::{DateTime, Json, JsonText};
+use crate::people::graphql::{Entity, User};
+use crate::people::{self};
+use crate::queue::graphql::ProjectQueues;
+use crate::run::graphql::project::ProjectRuns;
+use crate::sweep::graphql::ProjectSweeps;
+use crate::{ids, project};
+use async_graphql::{Context, ID, InputObject, MergedObject, Object, SimpleObject};
+use std::sync::Arc;
+
+#[derive(MergedObject)]
+pub struct Project(ProjectItself, ProjectRuns, ProjectQueues, ProjectSweeps, ProjectArtifacts);
+
+impl Project {
+    pub fn new(record: Record) -> Project {
+        let record = Arc::new(record);
+        Project(
+            ProjectItself(record.clone()),
+            ProjectRuns(record.clone()),
+            ProjectQueues(record.clone()),
+            ProjectSweeps(record.clone()),
+            ProjectArtifacts(record),
+        )
+    }
+}
+
+pub struct ProjectItself(Arc<Record>);
+
+#[Object]
+impl ProjectItself {
+    async fn id(&self) -> ID {
+        ids::encode("Project", self.0.id)
+    }
+    async fn internal_id(&self) -> ID {
+        ID(self.0.id.to_string())
+    }
+    async fn name(&self) -> &str {
+        &self.0.name
+    }
+    async fn entity_name(&self) -> &str {
+        &self.0.entity
+    }
+    async fn entity(&self, ctx: &Context<'_>) -> Result<Entity> {
+        let entity = people::store::entity_by_id(&ctx.shared().database, self.0.entity_id).await?;
+        let gone = || crate::fault::Fault::missing("the entity");
+        entity.map(Entity).ok_or_else(gone)
+    }
+    async fn created_at(&self) -> DateTime {
+        DateTime(self.0.created_at)
+    }
+    async fn is_benchmark(&self) -> bool {
+        false
+    }
+    async fn description(&self) -> Option<&str> {
+        self.0.description.as_deref()
+    }
+    async fn access(&self) -> Option<&str> {
+        self.0.access.as_deref()
+    }
+    async fn views(&self) -> Option<JsonText> {
+        self.0.views.clone().map(JsonText)
+    }
+    async fn read_only(&self) -> Option<bool> {
+        Some(false)
+    }
+    async fn user(&self, ctx: &Context<'_>) -> Result<Option<User>> {
+        let Some(id) = self.0.user_id else {
+            return Ok(None);
+        };
+        Ok(people::store::user_by_id(&ctx.shared().database, id).await?.map(User))
+    }
+    /// There are no saved views; clients that ask find none.
+    async fn all_views(
+        &self,
+        #[graphql(name = "viewType")] _kind: Option<String>,
+        #[graphql(name = "viewName")] _name: Option<String>,
+        #[graphql(name = "first")] _first: Option<i32>,
+        #[graphql(name = "after")] _after: Option<String>,
+    ) -> Option<Json> {
+        None
+    }
+}
+
+connection!(ProjectConnection, ProjectEdge, Option<Project>);
+
+#[derive(Default)]
+pub struct ProjectQuery;
+
+#[Object]
+impl ProjectQuery {
+    async fn project(
+        &self,
+        ctx: &Context<'_>,
+        name: Option<String>,
+        entity_name: Option<String>,
+    ) -> Result<Option<Project>> {
+        find(ctx, name, entity_name).await
+    }
+
+    async fn model(
+        &self,
+        ctx: &Context<'_>,
+        name: Option<String>,
+        entity_name: Option<String>,
+    ) -> Result<Option<Project>> {
+        find(ctx, name, entity_name).await
+    }
+
+    async fn models(
+        &self,
+        ctx: &Context<'_>,
+        entity_name: Option<String>,
+        first: Option<i32>,
+        #[graphql(name = "after")] from: Option<String>,
+    ) -> Result<Option<ProjectConnection>> {
+        let name = entity_name.unwrap_or_else(|| ctx.caller().user.entity.clone());
+        let entity = people::store::entity_by_name(&ctx.shared().database, &name).await?;
+        let Some(entity) = entity.filter(|entity| ctx.caller().may_see(entity.id)) else {
+            return Ok(None);
+        };
+        let length = length(first);
+        let rows = store::of_entity(&ctx.shared().database, entity.id, after(from.as_deref()), length + 1).await?;
+        let (rows, has_more) = cut(rows, length);
+        let nodes = rows.into_iter().map(|row| (cursor(row.id), Some(Project::new(row)))).collect();
+        Ok(Some(ProjectConnection::page(nodes, has_more)))
+    }
+}
+
+async fn find(ctx: &Context<'_>, name: Option<String>, entity: Option<String>) -> Result<Option<Project>> {
+    let path = Path { entity: entity.as_deref(), project: name.as_deref() };
+    Ok(project::find(ctx.shared(), ctx.caller(), path).await?.map(Project::new))
+}
+
+#[derive(InputObject)]
+pub struct UpsertModelInput {
+    id: Option<String>,
+    name: Option<String>,
+    entity_name: Option<String>,
+    description: Option<String>,
+    repo: Option<String>,
+    access: Option<String>,
+    framework: Option<String>,
+    docker: Option<String>,
+    views: Option<JsonText>,
+    is_benchmark: Option<bool>,
+    is_published: Option<bool>,
+    linked_benchmark: Option<ID>,
+    owner: Option<ID>,
+    client_mutation_id: Option<String>,
+    allow_all_artifact_types_in_registry: Option<bool>,
+    artifact_types: Option<Vec<Json>>,
+}
+
+#[derive(SimpleObject)]
+pub struct UpsertModelPayload {
+    project: Option<Project>,
+    model: Option<Project>,
+    inserted: Option<bool>,
+}
+
+#[derive(Default)]
+pub struct ProjectMutation;
+
+#[Object]
+impl ProjectMutation {
+    async fn upsert_model(&self, ctx: &Context<'_>, input: UpsertModelInput) -> Result<Option<UpsertModelPayload>> {
+        let (shared, caller) = (ctx.shared(), ctx.caller());
+        let by_id = match input.id.as_deref().and_then(|id| ids::decode("Project", id)) {
+            Some(id) => store::by_id(&shared.database, id).await?.filter(|found| caller.may_see(found.entity_id)),
+            None => None,
+        };
+        let (entity, name) = match &by_id {
+            Some(found) => (Some(found.entity.clone()), Some(found.name.clone())),
+            None => (input.entity_name.clone(), input.name.clone()),
+        };
+        let path = Path { entity: entity.as_deref(), project: name.as_deref() };
+        let inserted = project::find(shared, caller, path).await?.is_none();
+        let made = project::ensure(shared, caller, path).await?;
+        let views = input.views.as_ref().map(|views| views.0.as_str());
+        let edit = store::Edit { description: input.description.as_deref(), access: input.access.as_deref(), views };
+        let mut write = shared.database.write().await?;
+        store::edit(&mut write, made.id, &edit).await?;
+        write.commit().await?;
+        let now = store::by_id(&shared.database, made.id).await?.unwrap_or(made);
+        Ok(Some(UpsertModelPayload {
+            project: Some(Project::new(now.clone())),
+            model: Some(Project::new(now)),
+            inserted: Some(inserted),
+        }))
+    }
+}

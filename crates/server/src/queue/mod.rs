@@ -1,0 +1,78 @@
+//! Launch queues: their configs, the items in them, and how agents take those.
+
+pub mod graphql;
+pub mod input;
+pub mod items;
+pub mod mutation;
+pub mod push;
+pub mod store;
+
+use crate::Shared;
+use crate::fault::{Fault, Result};
+use crate::people::Caller;
+use crate::project::{self, Path};
+use volley_plan::people::{Decision, Deed, EntityId, Thing, UserId};
+
+#[derive(Clone, Debug)]
+pub struct Queue {
+    pub id: i64,
+    pub project_id: i64,
+    pub entity_id: i64,
+    pub name: String,
+    /// `PROJECT` or `USER`.
+    pub access: String,
+    /// `DISABLED` or `V0`.
+    pub mode: String,
+    pub config_id: Option<i64>,
+    /// JSON text.
+    pub links: String,
+    pub user_id: i64,
+    pub maker: String,
+}
+
+/// The resource that a queue's work runs on, its config, and the variables in it.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub id: i64,
+    pub entity_id: i64,
+    pub resource: String,
+    /// JSON text, `{"resource_args": {"<resource>": {…}}}`.
+    pub config: String,
+    /// JSON text, as it was submitted.
+    pub variables: String,
+}
+
+impl Queue {
+    pub fn thing(&self) -> Thing {
+        Thing { entity: EntityId(self.entity_id), maker: Some(UserId(self.user_id)), is_private: self.access == "USER" }
+    }
+
+    pub fn has_priorities(&self) -> bool {
+        self.mode == "V0"
+    }
+
+    pub fn is_open_to(&self, caller: &Caller, deed: Deed) -> bool {
+        caller.decision(deed, &self.thing()) == Decision::Yes
+    }
+
+    pub fn must(&self, caller: &Caller, deed: Deed) -> Result<()> {
+        Fault::of(caller.decision(deed, &self.thing()), format!("queue `{}`", self.name))
+    }
+}
+
+/// The queue of this name for a deed; 404 if it is missing or hidden.
+pub async fn expect(shared: &Shared, caller: &Caller, deed: Deed, path: Path<'_>, name: &str) -> Result<Queue> {
+    let missing = || Fault::missing(format!("queue `{name}`"));
+    let project = project::find(shared, caller, path).await?.ok_or_else(missing)?;
+    let queue = store::by_name(&shared.database, project.id, name).await?.ok_or_else(missing)?;
+    queue.must(caller, deed)?;
+    Ok(queue)
+}
+
+pub async fn expect_id(shared: &Shared, caller: &Caller, deed: Deed, id: &str) -> Result<Queue> {
+    let missing = || Fault::missing("the queue");
+    let number = crate::ids::decode("RunQueue", id).ok_or_else(missing)?;
+    let queue = store::by_id(&shared.database, number).await?.ok_or_else(missing)?;
+    queue.must(caller, deed)?;
+    Ok(queue)
+}

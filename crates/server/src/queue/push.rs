@@ -1,0 +1,54 @@
+//! Putting work into a queue. Both mutations come here, so both refuse the same.
+
+use super::{Queue, items, store};
+use crate::Shared;
+use crate::fault::{Fault, Result};
+use crate::people::Caller;
+use http::StatusCode;
+use jiff::Timestamp;
+use volley_plan::people::Deed;
+use volley_plan::queue::spec::{self, Push, Refusal, Resolved, Template};
+use volley_plan::queue::template;
+
+pub struct Asked<'a> {
+    pub spec: &'a str,
+    pub values: Option<&'a str>,
+    pub priority: Option<i64>,
+}
+
+pub async fn push(shared: &Shared, caller: &Caller, queue: &Queue, asked: &Asked<'_>) -> Result<(i64, Resolved)> {
+    let template = template_of(shared, queue).await?;
+    let push = Push {
+        spec: asked.spec,
+        values: asked.values,
+        priority: asked.priority,
+        author: &caller.user.username,
+        may_override: queue.is_open_to(caller, Deed::ManageQueue),
+    };
+    let resolved = spec::resolve(&template, &push).map_err(|refusal| match refusal {
+        Refusal::Resource => Fault::new(StatusCode::NOT_FOUND, refusal.to_string()),
+        other => Fault::bad(other.to_string()),
+    })?;
+    let mut write = shared.database.write().await?;
+    let id = items::insert(&mut write, queue, &resolved, caller.user.id, Timestamp::now()).await?;
+    write.commit().await?;
+    shared.news.announce();
+    Ok((id, resolved))
+}
+
+async fn template_of(shared: &Shared, queue: &Queue) -> Result<Template> {
+    let config = match queue.config_id {
+        Some(id) => store::config_by_id(&shared.database, id).await?,
+        None => None,
+    };
+    let has_priorities = queue.has_priorities();
+    let Some(config) = config else {
+        return Ok(Template { has_priorities, ..Template::default() });
+    };
+    Ok(Template {
+        resource: Some(config.resource),
+        config: serde_json::from_str(&config.config).unwrap_or_default(),
+        variables: template::declare(&config.variables).unwrap_or_default(),
+        has_priorities,
+    })
+}

@@ -1,0 +1,101 @@
+//! Queues and their configs in the database.
+
+use super::{Config, Queue};
+use crate::args;
+use crate::database::{Database, Result, Row, Write};
+use jiff::Timestamp;
+use volley_plan::queue::spec::PRIORITY_DEFAULT;
+
+const QUEUES: &str = "SELECT q.*, p.entity_id, u.username AS maker FROM queues q JOIN projects p ON p.id = q.project_id \
+    JOIN users u ON u.id = q.user_id";
+
+fn queues(rest: &str) -> sqlx::AssertSqlSafe<String> {
+    sqlx::AssertSqlSafe(format!("{QUEUES} {rest}"))
+}
+
+pub async fn by_name(database: &Database, project: i64, name: &str) -> Result<Option<Queue>> {
+    let row = database.maybe(queues("WHERE q.project_id = $1 AND q.name = $2"), args![project, name]).await?;
+    row.map(|row| queue(&row)).transpose()
+}
+
+pub async fn by_id(database: &Database, id: i64) -> Result<Option<Queue>> {
+    database.maybe(queues("WHERE q.id = $1"), args![id]).await?.map(|row| queue(&row)).transpose()
+}
+
+pub async fn of_project(database: &Database, project: i64) -> Result<Vec<Queue>> {
+    database.all(queues("WHERE q.project_id = $1 ORDER BY q.id"), args![project]).await?.iter().map(queue).collect()
+}
+
+pub struct NewQueue<'a> {
+    pub project: i64,
+    pub name: &'a str,
+    pub access: &'a str,
+    pub mode: &'a str,
+    pub config: Option<i64>,
+    pub links: &'a str,
+    pub user: i64,
+}
+
+/// Adds a queue unless its name is taken.
+pub async fn insert(write: &mut Write, new: &NewQueue<'_>, now: Timestamp) -> Result<Option<i64>> {
+    let sql = "INSERT INTO queues (project_id, name, access, mode, config_id, links, user_id, created_at, updated_at) \
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8) ON CONFLICT (project_id, name) DO NOTHING RETURNING id";
+    let args = args![new.project, new.name, new.access, new.mode, new.config, new.links, new.user, now];
+    write.maybe(sql, args).await?.map(|row| row.get("id")).transpose()
+}
+
+/// Replaces what a queue is made of; those who wait in it are put in order by its new mode.
+pub async fn replace(write: &mut Write, id: i64, config: i64, mode: &str, links: &str, now: Timestamp) -> Result<()> {
+    let sql = "UPDATE queues SET config_id = $2, mode = $3, links = $4, updated_at = $5 WHERE id = $1";
+    write.run(sql, args![id, config, mode, links, now]).await?;
+    let sql = "UPDATE items SET rank = CASE WHEN $2 = 'V0' THEN priority ELSE $3 END WHERE queue_id = $1 AND state IN ('PENDING', 'LEASED')";
+    write.run(sql, args![id, mode, PRIORITY_DEFAULT]).await?;
+    Ok(())
+}
+
+pub async fn delete(write: &mut Write, id: i64) -> Result<()> {
+    write.run("DELETE FROM queues WHERE id = $1", args![id]).await?;
+    Ok(())
+}
+
+pub async fn add_config(write: &mut Write, config: &Config, user: i64, now: Timestamp) -> Result<i64> {
+    let sql = "INSERT INTO resource_configs (entity_id, resource, config, variables, user_id, created_at) \
+               VALUES ($1, $2, $3, $4, $5, $6) RETURNING id";
+    let args = args![config.entity_id, &config.resource, &config.config, &config.variables, user, now];
+    write.one(sql, args).await?.get("id")
+}
+
+pub async fn config_by_id(database: &Database, id: i64) -> Result<Option<Config>> {
+    let row = database.maybe("SELECT * FROM resource_configs WHERE id = $1", args![id]).await?;
+    row.map(|row| config(&row)).transpose()
+}
+
+pub async fn configs_of(database: &Database, entity: i64, limit: usize) -> Result<Vec<Config>> {
+    let sql = "SELECT * FROM resource_configs WHERE entity_id = $1 ORDER BY id DESC LIMIT $2";
+    database.all(sql, args![entity, limit]).await?.iter().map(config).collect()
+}
+
+fn queue(row: &Row) -> Result<Queue> {
+    Ok(Queue {
+        id: row.get("id")?,
+        project_id: row.get("project_id")?,
+        entity_id: row.get("entity_id")?,
+        name: row.get("name")?,
+        access: row.get("access")?,
+        mode: row.get("mode")?,
+        config_id: row.get("config_id")?,
+        links: row.get("links")?,
+        user_id: row.get("user_id")?,
+        maker: row.get("maker")?,
+    })
+}
+
+fn config(row: &Row) -> Result<Config> {
+    Ok(Config {
+        id: row.get("id")?,
+        entity_id: row.get("entity_id")?,
+        resource: row.get("resource")?,
+        config: row.get("config")?,
+        variables: row.get("variables")?,
+    })
+}

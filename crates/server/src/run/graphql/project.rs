@@ -1,0 +1,176 @@
+//! How a project leads to its runs.
+
+use super::{Run, RunConnection};
+use crate::fault::{Fault, Result};
+use crate::graphql::Asked as _;
+use crate::graphql::page::{cursor, cursor_key, cut, length};
+use crate::graphql::scalars::{JsonText, date_text};
+use crate::project::Project as ProjectRecord;
+use crate::run::{Run as Record, store};
+use async_graphql::{Context, Object};
+use serde_json::{Map, Value};
+use std::cell::OnceCell;
+use std::sync::Arc;
+use volley_plan::run::filter::{self, Filter};
+use volley_plan::run::history::lookup;
+use volley_plan::run::{lenient, order};
+
+pub struct ProjectRuns(pub Arc<ProjectRecord>);
+
+#[Object]
+impl ProjectRuns {
+    async fn run(
+        &self,
+        ctx: &Context<'_>,
+        name: String,
+        #[graphql(name = "desc")] _desc: Option<String>,
+    ) -> Result<Option<Run>> {
+        Ok(store::by_name(&ctx.shared().database, self.0.id, &name).await?.map(Run::new))
+    }
+
+    async fn bucket(
+        &self,
+        ctx: &Context<'_>,
+        name: String,
+        #[graphql(name = "missingOk")] _missing_ok: Option<bool>,
+        #[graphql(name = "urlKey")] _url_key: Option<String>,
+    ) -> Result<Option<Run>> {
+        Ok(store::by_name(&ctx.shared().database, self.0.id, &name).await?.map(Run::new))
+    }
+
+    async fn run_count(&self, ctx: &Context<'_>, filters: Option<JsonText>) -> Result<Option<i32>> {
+        let filter = read_filter(filters)?;
+        let database = &ctx.shared().database;
+        let count = match filter.is_empty() {
+            true => store::count(database, self.0.id).await?,
+            false => {
+                let runs = store::of_project(database, self.0.id).await?;
+                let passing = runs.iter().filter(|run| filter.passes(&Fields::of(run).reader())).count();
+                i64::try_from(passing).unwrap_or(i64::MAX)
+            }
+        };
+        Ok(Some(i32::try_from(count).unwrap_or(i32::MAX)))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the schema's arguments")]
+    async fn runs(
+        &self,
+        ctx: &Context<'_>,
+        filters: Option<JsonText>,
+        order: Option<String>,
+        first: Option<i32>,
+        after: Option<String>,
+        #[graphql(name = "last")] _last: Option<i32>,
+        #[graphql(name = "before")] _before: Option<String>,
+    ) -> Result<Option<RunConnection>> {
+        let filter = read_filter(filters)?;
+        let order = order::parse(order.as_deref());
+        let after = after.as_deref().and_then(cursor_key).and_then(|key| key.parse().ok());
+        let length = length(first);
+        let database = &ctx.shared().database;
+        let is_by_age = matches!(order.field.as_str(), "created_at" | "createdAt");
+        let rows = if filter.is_empty() && is_by_age {
+            store::page(database, self.0.id, order.is_falling, after, length + 1).await?
+        } else {
+            let runs = store::of_project(database, self.0.id).await?;
+            behind(sorted(runs, &filter, &order), after)
+        };
+        let (rows, has_more) = cut(rows, length);
+        let nodes = rows.into_iter().map(|row| (cursor(row.id), Run::new(row))).collect();
+        Ok(Some(RunConnection::page(nodes, has_more)))
+    }
+}
+
+fn read_filter(filters: Option<JsonText>) -> Result<Filter> {
+    let text = filters.map(|filters| filters.0).filter(|text| !text.is_empty());
+    filter::parse(text.as_deref().unwrap_or("{}")).map_err(|error| Fault::bad(error.to_string()))
+}
+
+fn sorted(runs: Vec<Record>, filter: &Filter, order: &order::Order) -> Vec<Record> {
+    let mut keyed = Vec::new();
+    for run in runs {
+        let fields = Fields::of(&run);
+        if filter.passes(&fields.reader()) {
+            let key = fields.get(&order.field);
+            keyed.push((key, run));
+        }
+    }
+    // The sort is stable, so equals stay in order of age.
+    keyed.sort_by(|(one, _), (other, _)| order.compare(one.as_ref(), other.as_ref()));
+    keyed.into_iter().map(|(_, run)| run).collect()
+}
+
+fn behind(mut runs: Vec<Record>, after: Option<i64>) -> Vec<Record> {
+    let at = after.and_then(|after| runs.iter().position(|run| run.id == after));
+    match at {
+        Some(at) => runs.split_off(at + 1),
+        None => runs,
+    }
+}
+
+/// A run as filters and orders see it. Config and summary are parsed when somebody asks for them.
+struct Fields<'a> {
+    run: &'a Record,
+    config: OnceCell<Map<String, Value>>,
+    summary: OnceCell<Map<String, Value>>,
+}
+
+impl<'a> Fields<'a> {
+    fn of(run: &'a Record) -> Fields<'a> {
+        Fields { run, config: OnceCell::new(), summary: OnceCell::new() }
+    }
+
+    fn reader(&self) -> impl Fn(&str) -> Option<Value> + '_ {
+        |field| self.get(field)
+    }
+
+    fn get(&self, field: &str) -> Option<Value> {
+        let text = |text: &str| Some(Value::from(text));
+        let maybe = |text: &Option<String>| text.as_deref().map(Value::from);
+        let run = self.run;
+        if let Some(key) = field.strip_prefix("config.") {
+            return self.config_value(key);
+        }
+        if let Some(key) = field.strip_prefix("summary_metrics.").or_else(|| field.strip_prefix("summary.")) {
+            return lookup(self.summary.get_or_init(|| object(&run.summary)), key).cloned();
+        }
+        match field {
+            "state" => text(&run.state),
+            "name" => text(&run.name),
+            "displayName" | "display_name" => text(&run.display_name),
+            "tags" => Some(Value::from(run.tag_list())),
+            "jobType" | "job_type" => maybe(&run.job_type),
+            "group" | "groupName" => maybe(&run.group_name),
+            "sweep" | "sweepName" => maybe(&run.sweep_name),
+            "username" | "user" => text(&run.username),
+            "host" => maybe(&run.host),
+            "commit" => maybe(&run.commit_hash),
+            "notes" => maybe(&run.notes),
+            "description" => maybe(&run.description),
+            "createdAt" | "created_at" => text(&date_text(run.created_at)),
+            "updatedAt" | "updated_at" => text(&date_text(run.updated_at)),
+            "heartbeatAt" | "heartbeat_at" => text(&date_text(run.heartbeat_at)),
+            "historyLineCount" => Some(Value::from(run.history_lines)),
+            _ => None,
+        }
+    }
+
+    /// `lr`, `lr.value`, `optimizer.lr` or `optimizer.value.lr`: the config wraps each top value in `{"value": …}`.
+    fn config_value(&self, key: &str) -> Option<Value> {
+        let config = self.config.get_or_init(|| object(&self.run.config));
+        let bare = key.strip_suffix(".value").unwrap_or(key);
+        if let Some(value) = config.get(bare) {
+            return value.get("value").cloned();
+        }
+        let (top, rest) = bare.split_once('.')?;
+        let rest = rest.strip_prefix("value.").unwrap_or(rest);
+        lookup(config.get(top)?.get("value")?.as_object()?, rest).cloned()
+    }
+}
+
+fn object(text: &str) -> Map<String, Value> {
+    match lenient::parse(text) {
+        Some(Value::Object(object)) => object,
+        _ => Map::new(),
+    }
+}

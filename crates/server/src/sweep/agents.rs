@@ -1,0 +1,130 @@
+//! Sweep agents: an agent says what its runs do, and is told what to run next.
+
+use super::store::{self, Agent as Record};
+use super::{Sweep, graphql::Agent};
+use crate::Shared;
+use crate::fault::{Fault, Result};
+use crate::graphql::Asked as _;
+use crate::graphql::scalars::JsonText;
+use crate::ids;
+use crate::people::Caller;
+use crate::project::{self, Path};
+use crate::run::names;
+use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
+use jiff::Timestamp;
+use rand::RngExt as _;
+use serde_json::{Map, Value, json};
+use volley_plan::people::Deed;
+use volley_plan::sweep::{config, search};
+
+#[derive(InputObject)]
+pub struct CreateAgentInput {
+    host: String,
+    sweep: String,
+    entity_name: Option<String>,
+    project_name: Option<String>,
+}
+
+#[derive(SimpleObject)]
+pub struct CreateAgentPayload {
+    agent: Agent,
+}
+
+#[derive(InputObject)]
+pub struct AgentHeartbeatInput {
+    id: ID,
+    metrics: Option<JsonText>,
+    run_state: Option<JsonText>,
+}
+
+#[derive(SimpleObject)]
+pub struct AgentHeartbeatPayload {
+    agent: Option<Agent>,
+    commands: Option<JsonText>,
+}
+
+#[derive(Default)]
+pub struct SweepAgentMutation;
+
+#[Object]
+impl SweepAgentMutation {
+    async fn create_agent(&self, ctx: &Context<'_>, input: CreateAgentInput) -> Result<Option<CreateAgentPayload>> {
+        let (shared, caller) = (ctx.shared(), ctx.caller());
+        let missing = || Fault::missing(format!("sweep `{}`", input.sweep));
+        let path = Path { entity: input.entity_name.as_deref(), project: input.project_name.as_deref() };
+        let project = project::expect(shared, caller, Deed::Log, path).await?;
+        // A client names it by its name, or by its global id.
+        let sweep = match ids::decode("Sweep", &input.sweep) {
+            Some(id) => store::by_id(&shared.database, id).await?.filter(|sweep| sweep.project_id == project.id),
+            None => store::by_name(&shared.database, project.id, &input.sweep).await?,
+        };
+        let sweep = sweep.ok_or_else(missing)?;
+        let mut write = shared.database.write().await?;
+        let id = store::add_agent(&mut write, sweep.id, &names::new_id(), &input.host, Timestamp::now()).await?;
+        write.commit().await?;
+        let agent = store::agent_by_id(&shared.database, id).await?.ok_or_else(missing)?;
+        Ok(Some(CreateAgentPayload { agent: Agent(agent) }))
+    }
+
+    async fn agent_heartbeat(
+        &self,
+        ctx: &Context<'_>,
+        input: AgentHeartbeatInput,
+    ) -> Result<Option<AgentHeartbeatPayload>> {
+        let (shared, caller) = (ctx.shared(), ctx.caller());
+        let (agent, sweep) = expect(shared, caller, &input.id).await?;
+        let runs: Map<String, Value> = match &input.run_state {
+            Some(text) => serde_json::from_str(&text.0).unwrap_or_default(),
+            None => Map::new(),
+        };
+        let commands = commands(shared, &agent, &sweep, &runs).await?;
+        let commands = Some(JsonText(Value::Array(commands).to_string()));
+        Ok(Some(AgentHeartbeatPayload { agent: Some(Agent(agent)), commands }))
+    }
+}
+
+async fn expect(shared: &Shared, caller: &Caller, id: &str) -> Result<(Record, Sweep)> {
+    let missing = || Fault::missing("the sweep agent");
+    let number = ids::decode("Agent", id).ok_or_else(missing)?;
+    let agent = store::agent_by_id(&shared.database, number).await?.ok_or_else(missing)?;
+    let sweep = store::by_id(&shared.database, agent.sweep_id).await?.ok_or_else(missing)?;
+    caller.must(Deed::Log, sweep.entity_id, "the sweep agent")?;
+    Ok((agent, sweep))
+}
+
+async fn commands(shared: &Shared, agent: &Record, sweep: &Sweep, runs: &Map<String, Value>) -> Result<Vec<Value>> {
+    let now = Timestamp::now();
+    let mut write = shared.database.write().await?;
+    store::hear(&mut write, agent, now).await?;
+    let mut running = runs.iter().filter(|(_, state)| state.as_str() == Some("running")).map(|(run, _)| run);
+    let commands = match sweep.state.as_str() {
+        "PAUSED" => Vec::new(),
+        "CANCELED" | "CANCELLED" => {
+            let stop = running.map(|run| json!({ "type": "stop", "run_id": run }));
+            stop.chain([json!({ "type": "exit" })]).collect()
+        }
+        "FINISHED" | "STOPPED" | "CRASHED" => vec![json!({ "type": "exit" })],
+        _ if running.next().is_some() => Vec::new(),
+        _ => {
+            let value = super::yaml(&sweep.config)?;
+            let config = config::read(&value).map_err(|error| Fault::bad(error.to_string()))?;
+            let tried = store::tried(&mut write, sweep.id).await?;
+            let tried: Vec<Value> = tried.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
+            match search::next(&config, &tried, &mut || rand::rng().random()) {
+                Some(args) => {
+                    let run = names::new_id();
+                    store::add_run(&mut write, agent, &run, &args.to_string()).await?;
+                    store::set_state(&mut write, sweep.id, "RUNNING", now).await?;
+                    vec![json!({ "type": "run", "run_id": run, "program": config.program, "args": args })]
+                }
+                None => {
+                    store::set_state(&mut write, sweep.id, "FINISHED", now).await?;
+                    vec![json!({ "type": "exit" })]
+                }
+            }
+        }
+    };
+    write.commit().await?;
+    shared.news.announce();
+    Ok(commands)
+}

@@ -1,0 +1,138 @@
+//! Sweeps in the database.
+
+use super::Sweep;
+use crate::args;
+use crate::database::{Database, Result, Row, Write};
+use jiff::Timestamp;
+
+const SWEEPS: &str = "SELECT s.*, p.entity_id FROM sweeps s JOIN projects p ON p.id = s.project_id";
+
+fn sweeps(rest: &str) -> sqlx::AssertSqlSafe<String> {
+    sqlx::AssertSqlSafe(format!("{SWEEPS} {rest}"))
+}
+
+pub async fn by_name(database: &Database, project: i64, name: &str) -> Result<Option<Sweep>> {
+    let row = database.maybe(sweeps("WHERE s.project_id = $1 AND s.name = $2"), args![project, name]).await?;
+    row.map(|row| sweep(&row)).transpose()
+}
+
+pub async fn by_id(database: &Database, id: i64) -> Result<Option<Sweep>> {
+    database.maybe(sweeps("WHERE s.id = $1"), args![id]).await?.map(|row| sweep(&row)).transpose()
+}
+
+pub async fn of_project(database: &Database, project: i64, after: i64, limit: usize) -> Result<Vec<Sweep>> {
+    let sql = sweeps("WHERE s.project_id = $1 AND s.id > $2 ORDER BY s.id LIMIT $3");
+    database.all(sql, args![project, after, limit]).await?.iter().map(sweep).collect()
+}
+
+pub async fn count(database: &Database, project: i64) -> Result<i64> {
+    let row = database.maybe("SELECT COUNT(*) AS n FROM sweeps WHERE project_id = $1", args![project]).await?;
+    row.map_or(Ok(0), |row| row.get("n"))
+}
+
+/// What a client says of a sweep; what is left out stays.
+#[derive(Default)]
+pub struct Edit<'a> {
+    pub config: Option<&'a str>,
+    pub display_name: Option<&'a str>,
+    pub description: Option<&'a str>,
+    pub controller: Option<&'a str>,
+    pub scheduler: Option<&'a str>,
+    pub state: Option<&'a str>,
+}
+
+pub async fn insert(write: &mut Write, project: i64, name: &str, user: i64, now: Timestamp) -> Result<i64> {
+    let sql = "INSERT INTO sweeps (project_id, name, state, config, user_id, created_at, updated_at) \
+               VALUES ($1, $2, 'PENDING', '', $3, $4, $4) RETURNING id";
+    write.one(sql, args![project, name, user, now]).await?.get("id")
+}
+
+pub async fn edit(write: &mut Write, id: i64, edit: &Edit<'_>, now: Timestamp) -> Result<()> {
+    let sql = "UPDATE sweeps SET config = COALESCE($2, config), display_name = COALESCE($3, display_name), \
+               description = COALESCE($4, description), controller = COALESCE($5, controller), \
+               scheduler = COALESCE($6, scheduler), state = COALESCE($7, state), updated_at = $8 WHERE id = $1";
+    let args =
+        args![id, edit.config, edit.display_name, edit.description, edit.controller, edit.scheduler, edit.state, now];
+    write.run(sql, args).await?;
+    Ok(())
+}
+
+fn sweep(row: &Row) -> Result<Sweep> {
+    Ok(Sweep {
+        id: row.get("id")?,
+        project_id: row.get("project_id")?,
+        entity_id: row.get("entity_id")?,
+        name: row.get("name")?,
+        display_name: row.get("display_name")?,
+        state: row.get("state")?,
+        description: row.get("description")?,
+        config: row.get("config")?,
+        controller: row.get("controller")?,
+        scheduler: row.get("scheduler")?,
+        created_at: row.get("created_at")?,
+        updated_at: row.get("updated_at")?,
+        heartbeat_at: row.get("heartbeat_at")?,
+    })
+}
+
+#[derive(Clone, Debug)]
+pub struct Agent {
+    pub id: i64,
+    pub sweep_id: i64,
+    pub name: String,
+    pub host: String,
+    pub state: String,
+    pub created_at: i64,
+    pub heartbeat_at: i64,
+}
+
+pub async fn add_agent(write: &mut Write, sweep: i64, name: &str, host: &str, now: Timestamp) -> Result<i64> {
+    let sql = "INSERT INTO sweep_agents (sweep_id, name, host, state, created_at, heartbeat_at) \
+               VALUES ($1, $2, $3, 'RUNNING', $4, $4) RETURNING id";
+    write.one(sql, args![sweep, name, host, now]).await?.get("id")
+}
+
+pub async fn agent_by_id(database: &Database, id: i64) -> Result<Option<Agent>> {
+    database.maybe("SELECT * FROM sweep_agents WHERE id = $1", args![id]).await?.map(|row| agent(&row)).transpose()
+}
+
+pub async fn agents_of(database: &Database, sweep: i64) -> Result<Vec<Agent>> {
+    let sql = "SELECT * FROM sweep_agents WHERE sweep_id = $1 ORDER BY id";
+    database.all(sql, args![sweep]).await?.iter().map(agent).collect()
+}
+
+/// Notes that an agent was heard of, and keeps others from choosing the sweep's next run until the transaction ends.
+pub async fn hear(write: &mut Write, agent: &Agent, now: Timestamp) -> Result<()> {
+    write.run("UPDATE sweeps SET heartbeat_at = $2 WHERE id = $1", args![agent.sweep_id, now]).await?;
+    write.run("UPDATE sweep_agents SET heartbeat_at = $2 WHERE id = $1", args![agent.id, now]).await?;
+    Ok(())
+}
+
+/// The parameters of all runs that the sweep has given out.
+pub async fn tried(write: &mut Write, sweep: i64) -> Result<Vec<String>> {
+    let rows = write.all("SELECT params FROM sweep_runs WHERE sweep_id = $1 ORDER BY run_name", args![sweep]).await?;
+    rows.iter().map(|row| row.get("params")).collect()
+}
+
+pub async fn add_run(write: &mut Write, agent: &Agent, run: &str, params: &str) -> Result<()> {
+    let sql = "INSERT INTO sweep_runs (sweep_id, run_name, agent_id, params, state) VALUES ($1, $2, $3, $4, 'running')";
+    write.run(sql, args![agent.sweep_id, run, agent.id, params]).await?;
+    Ok(())
+}
+
+pub async fn set_state(write: &mut Write, sweep: i64, state: &str, now: Timestamp) -> Result<()> {
+    write.run("UPDATE sweeps SET state = $2, updated_at = $3 WHERE id = $1", args![sweep, state, now]).await?;
+    Ok(())
+}
+
+fn agent(row: &Row) -> Result<Agent> {
+    Ok(Agent {
+        id: row.get("id")?,
+        sweep_id: row.get("sweep_id")?,
+        name: row.get("name")?,
+        host: row.get("host")?,
+        state: row.get("state")?,
+        created_at: row.get("created_at")?,
+        heartbeat_at: row.get("heartbeat_at")?,
+    })
+}

@@ -1,0 +1,81 @@
+//! `volley server`: the control plane in the foreground, for service managers and containers.
+
+use crate::cli::Global;
+use crate::home::Home;
+use crate::logging;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
+use volley_server::{Server, Settings};
+
+const EXAMPLES: &str = "\
+Examples:
+  volley server                                    serve until interrupted
+  volley server --database postgres://volley@db/volley --blobs s3://volley
+  export WANDB_BASE_URL=http://127.0.0.1:8080 WANDB_API_KEY=$(cat ~/.volley/server/api-key)
+  wandb login --verify
+
+A new server has one user, an administrator, whose key is left in server/api-key in the home.";
+
+/// Run the control plane that W&B's clients talk to
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ServerVerb {
+    /// Where to listen
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    /// Listen beyond this machine although keys then travel unencrypted; put something that speaks TLS before it
+    #[arg(long)]
+    plain_http: bool,
+    /// postgres://…, or the path of an SQLite file [default: server/volley.db in the home]
+    #[arg(long, env = "VOLLEY_DATABASE", hide_env_values = true, value_name = "URL")]
+    database: Option<String>,
+    /// s3://bucket/prefix, or a folder [default: server/blobs in the home]
+    #[arg(long, value_name = "PLACE")]
+    blobs: Option<String>,
+    /// What clients call this server in the links that it hands out [default: http://ADDRESS]
+    #[arg(long, value_name = "URL")]
+    public_url: Option<String>,
+    /// The name of the user that a new server has
+    #[arg(long, value_name = "NAME", default_value = "volley")]
+    user: String,
+}
+
+impl ServerVerb {
+    pub fn run(self, global: &Global, home: &Home) -> Result<ExitCode> {
+        if !self.listen.ip().is_loopback() && !self.plain_http {
+            bail!(
+                "{} is not of this machine alone, and keys would travel unencrypted\nhint: --plain-http, behind something that speaks TLS",
+                self.listen
+            );
+        }
+        home.create()?;
+        logging::start(global)?;
+        let runtime = tokio::runtime::Runtime::new().context("failed to start the runtime")?;
+        runtime.block_on(self.serve(home))?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn serve(self, home: &Home) -> Result<()> {
+        let server = Server::start(Settings {
+            folder: home.folder().join("server"),
+            listen: self.listen,
+            database: self.database,
+            blobs: self.blobs,
+            public_url: self.public_url,
+            first_user: self.user,
+            first_key: None,
+        })
+        .await?;
+        eprintln!("listening on {}", server.url());
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            interrupted = tokio::signal::ctrl_c() => interrupted?,
+            _ = terminate.recv() => (),
+        }
+        server.stop().await;
+        Ok(())
+    }
+}
