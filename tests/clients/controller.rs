@@ -248,12 +248,7 @@ async fn a_reflector_lists_again_after_history_was_lost() {
     drop(maps);
     first.cluster.stop().await;
     // The same home, a new process as far as clients can tell: the watch from before is answered with Expired.
-    let options = volley_cluster::Options {
-        home: first.home.path().to_owned(),
-        listen: ([127, 0, 0, 1], 0).into(),
-        names: Vec::new(),
-        node: None,
-    };
+    let options = volley_cluster::Options::new(first.home.path(), ([127, 0, 0, 1], 0).into());
     let again = volley_cluster::Cluster::start(options).await.expect("starts again");
     let maps: Api<ConfigMap> = Api::namespaced(again.client("test"), "history");
     let mut watch = maps.watch(&kube::api::WatchParams::default(), &resume_from).await.expect("a stream").boxed();

@@ -120,12 +120,7 @@ async fn a_token_from_before_a_restart_has_expired() {
     maps.delete("c", &DeleteParams::default()).await.expect("deleted, so that the moment is past");
     drop(maps);
     first.cluster.stop().await;
-    let options = volley_cluster::Options {
-        home: first.home.path().to_owned(),
-        listen: ([127, 0, 0, 1], 0).into(),
-        names: Vec::new(),
-        node: None,
-    };
+    let options = volley_cluster::Options::new(first.home.path(), ([127, 0, 0, 1], 0).into());
     let again = volley_cluster::Cluster::start(options).await.expect("starts again");
     let maps: Api<ConfigMap> = Api::namespaced(again.client("test"), NAMESPACE);
     let error = maps.list(&params.clone().continue_token(&token)).await.expect_err("the moment is forgotten");

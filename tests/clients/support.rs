@@ -57,7 +57,7 @@ impl Running {
 
 async fn start_in(home: &TempDir) -> Cluster {
     let listen = ([127, 0, 0, 1], 0).into();
-    let options = Options { home: home.path().to_owned(), listen, names: Vec::new(), node: None };
+    let options = Options::new(home.path(), listen);
     Cluster::start(options).await.expect("the cluster starts")
 }
 

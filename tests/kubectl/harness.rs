@@ -45,7 +45,7 @@ impl Stage {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime starts");
         let listen = ([127, 0, 0, 1], 0).into();
-        let options = Options { home: home.to_owned(), listen, names: Vec::new(), node: None };
+        let options = Options::new(home, listen);
         let cluster = runtime.block_on(Cluster::start(options)).expect("the cluster starts");
         std::fs::write(home.join("kubeconfig"), cluster.kubeconfig()).expect("the home is writable");
         let token = std::fs::read_to_string(home.join("pki/admin.token")).expect("the cluster made its keys");

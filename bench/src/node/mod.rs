@@ -1,4 +1,5 @@
-//! The node: how soon pods run, what they weigh, how fast images unpack, and how soon a first pod has run after `volley up`.
+//! The node: how soon pods run, what they weigh, how fast images unpack, how soon a first pod has run after
+//! `volley up`, and how long training jobs take.
 //!
 //! Needs root, as containers do. Reading order: `bundle` (what is run), `bell` (how its start is heard), `up` (a volley with a
 //! node), `others` (crun and runc), then the measurements.
@@ -11,6 +12,7 @@ mod starts;
 mod weight;
 mod unpack;
 mod cold;
+mod jobs;
 
 use crate::table::Table;
 use anyhow::Result;
@@ -35,6 +37,7 @@ pub async fn run(program: &Path, folder: &Path, quick: bool, table: &mut Table) 
     up.load(&bundle.archive())?;
     starts::latencies(&up, &mut others, &mut bell, quick, table).await?;
     drop(up);
+    jobs::jobs(program, folder, quick, table).await?;
     unpack::rates(program, folder, quick, table)
 }
 

@@ -32,13 +32,22 @@ impl Drop for Up {
 
 impl Up {
     pub async fn start(program: &Path, home: &Path) -> Result<Up> {
+        Up::start_parts(program, home, &["--only", "cluster"])
+    }
+
+    /// With the operator.
+    pub async fn start_whole(program: &Path, home: &Path) -> Result<Up> {
+        Up::start_parts(program, home, &[])
+    }
+
+    fn start_parts(program: &Path, home: &Path, parts: &[&str]) -> Result<Up> {
         let command = |args: &[&str]| {
             let mut command = Command::new(program);
             command.args(args).arg("--home").arg(home).stdout(Stdio::null()).stderr(Stdio::null());
             command
         };
         let begun = Instant::now();
-        let status = command(&["up", "--only", "cluster", "--listen", "127.0.0.1:0"]).status()?;
+        let status = command(&["up", "--listen", "127.0.0.1:0"]).args(parts).status()?;
         let ready_in = begun.elapsed();
         ensure!(status.success(), "`volley up` failed in {}", home.display());
         let access = Access::from_kubeconfig(&fs::read_to_string(home.join("kubeconfig"))?)?;

@@ -82,7 +82,7 @@ pub async fn memory_and_cpu(up: &Up, bell: &mut Bell, quick: bool, table: &mut T
 }
 
 /// CPU time of these processes while nobody asks anything of them.
-async fn idle_percent(pids: &[u32]) -> Result<f64> {
+pub async fn idle_percent(pids: &[u32]) -> Result<f64> {
     let before = pids.iter().map(|pid| ticks(*pid)).sum::<Result<f64>>()?;
     tokio::time::sleep(WINDOW).await;
     let after = pids.iter().map(|pid| ticks(*pid)).sum::<Result<f64>>()?;

@@ -24,7 +24,9 @@ use std::time::Duration;
 use store::{Store, StoreError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use volley_api::kubeflow::Rules;
 use volley_plan::access::User;
+use volley_plan::admit::training::RULES;
 
 /// How a cluster is started.
 #[derive(Debug, Clone)]
@@ -37,6 +39,15 @@ pub struct Options {
     pub names: Vec<String>,
     /// How pods run here; without it they stay Pending.
     pub node: Option<NodeOptions>,
+    /// What training jobs are held to.
+    pub training: Rules,
+}
+
+impl Options {
+    /// A cluster without a node, under the usual rules.
+    pub fn new(home: impl Into<PathBuf>, listen: SocketAddr) -> Options {
+        Options { home: home.into(), listen, names: Vec::new(), node: None, training: RULES }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -77,7 +88,7 @@ impl Cluster {
         let store = Store::open(&store_folder, store::Options::default(), |_, _, _| Meta::default())?;
         let door = Door::bind(options.listen, &pki).await?;
         let address = door.address().map_err(|source| ServeError::Listen { address: options.listen, source })?;
-        let server = ApiServer::open(store, &pki).await;
+        let server = ApiServer::open(store, &pki, options.training).await;
         let reached_at = reachable(address);
         server.set_address(&reached_at.to_string());
         server.bootstrap(address.port()).await?;

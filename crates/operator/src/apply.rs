@@ -10,9 +10,9 @@ use crate::kinds;
 use crate::shell::Shell;
 use futures::future::join_all;
 use serde_json::Value;
-use std::mem::discriminant;
 use std::time::Duration;
 use volley_api::kube::text;
+use volley_plan::control::runs::runs;
 use volley_plan::control::{Action, Event, Plan, Propagation, Target};
 use volley_plan::job::volcano::failure;
 
@@ -196,76 +196,10 @@ fn said(action: &Action) -> String {
     format!("{verb} {} `{}/{}`", target.kind, target.namespace.as_deref().unwrap_or_default(), target.name)
 }
 
-/// Splits actions into runs of one sort on different objects of one kind.
-fn runs(actions: Vec<Action>) -> Vec<Vec<Action>> {
-    let mut runs: Vec<Vec<Action>> = Vec::new();
-    for action in actions {
-        let fits = |run: &Vec<Action>| {
-            let is_alike =
-                |other: &Action| discriminant(other) == discriminant(&action) && kind(other) == kind(&action);
-            run.iter().all(|other| is_alike(other) && name(other) != name(&action))
-        };
-        match runs.last_mut() {
-            Some(run) if fits(run) => run.push(action),
-            _ => runs.push(vec![action]),
-        }
-    }
-    runs
-}
-
-fn kind(action: &Action) -> &str {
-    match action {
-        Action::Create { object, .. } => text(object, "kind"),
-        Action::Delete { target, .. }
-        | Action::Patch { target, .. }
-        | Action::PatchStatus { target, .. }
-        | Action::Finalize { target, .. } => &target.kind,
-    }
-}
-
-fn name(action: &Action) -> &str {
-    match action {
-        Action::Create { object, .. } => text(object, "metadata.name"),
-        Action::Delete { target, .. }
-        | Action::Patch { target, .. }
-        | Action::PatchStatus { target, .. }
-        | Action::Finalize { target, .. } => &target.name,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn only_neighbours_of_one_sort_and_kind_on_different_objects_run_together() {
-        let target = |name: &str| Target {
-            api_version: "v1".into(),
-            kind: "Pod".into(),
-            namespace: Some("n".into()),
-            name: name.into(),
-            uid: String::new(),
-        };
-        let create = |kind: &str, name: &str| Action::Create {
-            object: json!({"kind": kind, "metadata": {"name": name}}),
-            event: None,
-        };
-        let patch = |name: &str| Action::Patch { target: target(name), patch: json!({}) };
-        let status = |name: &str| Action::PatchStatus { target: target(name), patch: json!({}) };
-        let actions = vec![
-            create("Service", "a"),
-            create("Pod", "a"),
-            create("Pod", "b"),
-            patch("a"),
-            patch("b"),
-            patch("a"),
-            status("a"),
-            status("b"),
-        ];
-        let sizes: Vec<usize> = runs(actions).iter().map(Vec::len).collect();
-        assert_eq!(sizes, [1, 2, 2, 1, 2]);
-    }
 
     #[test]
     fn a_patch_names_the_uid_that_it_is_meant_for() {

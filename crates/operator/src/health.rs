@@ -12,10 +12,10 @@ use volley_plan::job::training::metrics::{DELETED, transitions};
 /// What it is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Stage {
-    /// Another replica leads, or none yet.
-    #[default]
+    /// Another replica leads.
     Standby,
-    /// It leads, and reads what there is.
+    /// It asks who leads and, if it does itself, reads what there is.
+    #[default]
     Starting,
     Working,
     Stopped,
@@ -56,10 +56,10 @@ impl Health {
         words.to_owned()
     }
 
-    /// Waits until it has read what there is and looks after it.
-    pub async fn until_working(&self) {
+    /// Waits until it looks after what there is, or knows that another does.
+    pub async fn until_settled(&self) {
         // The sender lives as long as this does.
-        let _ = self.stage.subscribe().wait_for(|stage| *stage == Stage::Working).await;
+        let _ = self.stage.subscribe().wait_for(|stage| *stage != Stage::Starting).await;
     }
 
     pub(crate) fn set(&self, stage: Stage) {

@@ -4,8 +4,10 @@
 //! its own. Every span is measured by this process' monotonic clock from before the call, so that a holder stops leading
 //! before anybody else can start.
 
+use crate::health::{Health, Stage};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
@@ -14,7 +16,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
-use volley_plan::lease::{self, Record, Step, Timing, USUAL};
+use volley_plan::lease::{self, Record, Step, Timing};
 
 /// Resigning is a courtesy: a server that does not answer must not hold up the end.
 const RESIGN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -25,6 +27,7 @@ pub struct Election {
     pub namespace: String,
     pub name: String,
     pub identity: String,
+    pub timing: Timing,
 }
 
 /// We lead until `lost` is cancelled; `resign` lets another take over at once.
@@ -35,20 +38,10 @@ pub struct Leadership {
     renewing: JoinHandle<Elector>,
 }
 
-/// Waits until we lead; `None` when `stop` came first.
-pub async fn lead(client: Client, election: Election, stop: CancellationToken) -> Option<Leadership> {
-    lead_timed(client, election, USUAL, stop).await
-}
-
-/// As `lead`, with other times than the usual ones.
-pub async fn lead_timed(
-    client: Client,
-    election: Election,
-    timing: Timing,
-    stop: CancellationToken,
-) -> Option<Leadership> {
-    let mut elector = Elector::new(client, election, timing);
-    let began = stop.run_until_cancelled(elector.acquire()).await?;
+/// Waits until we lead, and says so in `health` while another does; `None` when `stop` came first.
+pub async fn lead(client: Client, election: Election, health: &Health, stop: CancellationToken) -> Option<Leadership> {
+    let mut elector = Elector::new(client, election);
+    let began = stop.run_until_cancelled(elector.acquire(health)).await?;
     let (lost, stop) = (CancellationToken::new(), CancellationToken::new());
     let renewing = tokio::spawn(elector.hold(began, lost.clone(), stop.clone()));
     Some(Leadership { lost, stop, renewing })
@@ -73,8 +66,8 @@ impl Drop for Leadership {
 /// One who wants to lead: the Lease as it last was, and since when it has been like that.
 struct Elector {
     leases: Api<Lease>,
+    namespaces: Api<Namespace>,
     election: Election,
-    timing: Timing,
     seen: Option<Lease>,
     seen_since: Instant,
 }
@@ -86,26 +79,29 @@ impl fmt::Debug for Elector {
 }
 
 impl Elector {
-    fn new(client: Client, election: Election, timing: Timing) -> Elector {
-        let leases = Api::namespaced(client, &election.namespace);
-        Elector { leases, election, timing, seen: None, seen_since: Instant::now() }
+    fn new(client: Client, election: Election) -> Elector {
+        let leases = Api::namespaced(client.clone(), &election.namespace);
+        Elector { leases, namespaces: Api::all(client), election, seen: None, seen_since: Instant::now() }
     }
 
     /// Tries until we hold the Lease; since when we do.
-    async fn acquire(&mut self) -> Instant {
+    async fn acquire(&mut self, health: &Health) -> Instant {
         let mut waiting_for = None;
         loop {
             let began = Instant::now();
-            match timeout(self.timing.renew_deadline, self.take()).await {
+            match timeout(self.election.timing.renew_deadline, self.take()).await {
                 Ok(Ok(true)) => {
                     tracing::info!(lease = %self.lease_name(), "{} leads", self.election.identity);
                     return began;
                 }
-                Ok(Ok(false)) => self.tell_holder(&mut waiting_for),
+                Ok(Ok(false)) => {
+                    health.set(Stage::Standby);
+                    self.tell_holder(&mut waiting_for);
+                }
                 Ok(Err(error)) => self.complain(&error),
                 Err(_) => self.complain(&"the API server does not answer"),
             }
-            sleep(self.timing.retry).await;
+            sleep(self.election.timing.retry).await;
         }
     }
 
@@ -115,7 +111,7 @@ impl Elector {
         let _lost = lost.drop_guard();
         let mut renewed = began;
         loop {
-            let deadline = renewed + self.timing.renew_deadline;
+            let deadline = renewed + self.election.timing.renew_deadline;
             match stop.run_until_cancelled(timeout_at(deadline, self.renew())).await {
                 Some(Ok(Some(at))) => renewed = at,
                 Some(Ok(None)) => {
@@ -134,7 +130,7 @@ impl Elector {
     /// Renews once, however many tries it takes; `None` when another has the Lease.
     async fn renew(&mut self) -> Option<Instant> {
         loop {
-            sleep(self.timing.retry).await;
+            sleep(self.election.timing.retry).await;
             let began = Instant::now();
             match self.take().await {
                 Ok(true) => return Some(began),
@@ -155,9 +151,10 @@ impl Elector {
         let record = self.seen.as_ref().map(record_of);
         let unchanged_for = self.seen_since.elapsed();
         let now = Timestamp::now();
-        let written = match lease::step(record.as_ref(), &self.election.identity, unchanged_for, now, &self.timing) {
+        let Election { identity, timing, .. } = &self.election;
+        let written = match lease::step(record.as_ref(), identity, unchanged_for, now, timing) {
             Step::Wait => return Ok(false),
-            Step::Create(record) => self.leases.create(&PostParams::default(), &self.lease(&record)).await,
+            Step::Create(record) => self.create(&record).await,
             Step::Write(record) => {
                 self.leases.replace(&self.election.name, &PostParams::default(), &self.lease(&record)).await
             }
@@ -176,6 +173,20 @@ impl Elector {
             }
         }
         Ok(true)
+    }
+
+    /// Makes the Lease and, where we may, the namespace that it needs.
+    async fn create(&self, record: &Record) -> kube::Result<Lease> {
+        let (lease, params) = (self.lease(record), PostParams::default());
+        match self.leases.create(&params, &lease).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                let name = Some(self.election.namespace.clone());
+                let metadata = ObjectMeta { name, ..ObjectMeta::default() };
+                self.namespaces.create(&params, &Namespace { metadata, ..Namespace::default() }).await?;
+                self.leases.create(&params, &lease).await
+            }
+            other => other,
+        }
     }
 
     /// Gives up a Lease that is still ours.

@@ -36,10 +36,10 @@ use kube::Client;
 use lead::{Election, lead};
 use queue::Queue;
 use rate::Limiter;
-use report::Reporter;
 use shell::{Readiness, Shell};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
+use volley_turns::events::Reporter;
 
 /// What the operator is told.
 #[derive(Debug, Clone)]
@@ -89,12 +89,12 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> R
     let health = options.health.clone();
     client.apiserver_version().await.map_err(|error| OperatorError::Unreachable(Box::new(error)))?;
     while !stop.is_cancelled() {
-        health.set(Stage::Standby);
+        health.set(Stage::Starting);
         let Some(election) = options.election.clone() else {
             work(&client, &options, stop.clone()).await;
             continue;
         };
-        let Some(leadership) = lead(client.clone(), election, stop.clone()).await else { break };
+        let Some(leadership) = lead(client.clone(), election, &health, stop.clone()).await else { break };
         let over = leadership.lost.child_token();
         tokio::select! {
             () = stop.cancelled() => over.cancel(),
@@ -131,6 +131,7 @@ async fn work(client: &Client, options: &Options, over: CancellationToken) {
         health: options.health.clone(),
         readiness: Readiness::default(),
         held,
+        served: Default::default(),
         refusals: Default::default(),
     });
     tokio::select! {

@@ -8,7 +8,6 @@ use crate::calls::Calls;
 use crate::health::{Health, Stage};
 use crate::kinds::{KINDS, Kind, Source, own};
 use crate::queue::{Key, Queue};
-use crate::report::Reporter;
 use crate::route;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -17,6 +16,7 @@ use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use volley_api::volcano;
+use volley_turns::events::Reporter;
 
 /// Visits at work at the same time. They mostly wait for the server.
 const VISITS_MAX: usize = 16;
@@ -32,6 +32,8 @@ pub struct Shell {
     pub health: Arc<Health>,
     pub readiness: Readiness,
     pub held: watch::Receiver<Held>,
+    /// The kinds that have been listed and not undefined since.
+    pub served: Mutex<BTreeSet<&'static Kind>>,
     /// Per Volcano Job, how often in a row its plan was refused for good, and the last refusal.
     pub refusals: Mutex<BTreeMap<Key, (u32, String)>>,
 }
@@ -102,10 +104,20 @@ impl Shell {
         }
     }
 
-    /// Asks for what a kind needs beside its objects: the first queues.
+    /// Asks for what a kind needs beside its objects: the first queues, and groups of pods that were there before it.
     pub fn visit_kind(&self, kind: &'static Kind) {
         if kind == own::queue() {
             self.queue.add(Key { kind, namespace: String::new(), name: String::new() });
+        } else if kind == own::group() {
+            self.visit_all(own::pod());
+        }
+    }
+
+    /// Has those look whom the objects of a kind concern.
+    fn visit_all(&self, kind: &'static Kind) {
+        for object in self.cache.list(kind, None) {
+            let change = Change { kind, old: None, new: Some(object) };
+            route::keys(&change, &self.cache).into_iter().for_each(|key| self.queue.add(key));
         }
     }
 
@@ -130,7 +142,7 @@ impl Shell {
     }
 
     async fn sync(&self, key: &Key) -> Synced {
-        if self.is_held(key.kind) {
+        if self.is_held(key.kind) || !self.has_groups(key.kind) {
             return Ok(None);
         }
         match (key.kind.training, &*key.kind.resource.api_version, &*key.kind.resource.kind) {
@@ -151,6 +163,11 @@ impl Shell {
         self.held.borrow().contains_key(&kind.full_name())
     }
 
+    /// Whether plain pods and their owners can have groups: a cluster may have none yet, and they wait for the definition.
+    fn has_groups(&self, kind: &'static Kind) -> bool {
+        kind.source == Source::Custom || self.served.lock().contains(own::group())
+    }
+
     /// Says who holds what whenever that changes, and looks at everything again that is free now.
     pub async fn mind_others(self: Arc<Self>) {
         let mut held = self.held.clone();
@@ -167,10 +184,7 @@ impl Shell {
                     "nobody else holds these any more, so they are looked after here"
                 );
                 self.visit_kind(kind);
-                self.cache.list(kind, None).into_iter().for_each(|object| {
-                    let change = Change { kind, old: None, new: Some(object) };
-                    route::keys(&change, &self.cache).into_iter().for_each(|key| self.queue.add(key));
-                });
+                self.visit_all(kind);
             }
             self.health.set_held(&now);
             before = now;

@@ -62,6 +62,7 @@ fn defined(name: Option<&str>) -> Option<&'static Kind> {
 /// The kind is no more, and neither are its objects.
 fn leave(shell: &Shell, kind: &'static Kind, task: Option<AbortHandle>) {
     task.inspect(AbortHandle::abort);
+    shell.served.lock().remove(kind);
     for (place, uid) in shell.cache.uids(kind) {
         shell.forget(kind, &place, &uid);
     }
@@ -88,6 +89,7 @@ async fn follow(shell: Arc<Shell>, kind: &'static Kind) {
             }
             Ok(Event::InitDone) => {
                 std::mem::take(&mut before).iter().for_each(|(place, uid)| shell.forget(kind, place, uid));
+                shell.served.lock().insert(kind);
                 shell.readiness.note_listed(kind);
                 shell.visit_kind(kind);
             }

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn cluster(home: &TempDir) -> Cluster {
     let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let options = Options { home: home.path().to_owned(), listen, names: Vec::new(), node: None };
+    let options = Options::new(home.path(), listen);
     let cluster = Cluster::start(options).await.unwrap();
     for name in ["volcano-system", "kubeflow"] {
         let namespace: Namespace = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();

@@ -22,7 +22,8 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use volley_cluster::{Cluster, Options};
-use volley_operator::lead::{Election, Leadership, lead_timed};
+use volley_operator::health::Health;
+use volley_operator::lead::{Election, Leadership, lead};
 use volley_plan::lease::Timing;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -50,7 +51,7 @@ impl World {
     async fn new() -> World {
         let home = TempDir::new().unwrap();
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let options = Options { home: home.path().to_owned(), listen, names: Vec::new(), node: None };
+        let options = Options::new(home.path(), listen);
         World { cluster: Cluster::start(options).await.unwrap(), _home: home }
     }
 
@@ -68,8 +69,15 @@ impl World {
     }
 }
 
-fn election(identity: &str) -> Election {
-    Election { namespace: NAMESPACE.to_owned(), name: NAME.to_owned(), identity: identity.to_owned() }
+async fn lead_timed(
+    client: Client,
+    identity: impl Into<String>,
+    timing: Timing,
+    stop: CancellationToken,
+) -> Option<Leadership> {
+    let election =
+        Election { namespace: NAMESPACE.to_owned(), name: NAME.to_owned(), identity: identity.into(), timing };
+    lead(client, election, &Health::default(), stop).await
 }
 
 async fn soon<T>(what: impl Future<Output = T>) -> T {
@@ -118,7 +126,7 @@ impl Stage {
 
     /// Runs for election again and again until `stop`, and ends as `exit` says.
     async fn run(self, client: Client, identity: String, timing: Timing, stop: CancellationToken) {
-        while let Some(leadership) = lead_timed(client.clone(), election(&identity), timing, stop.clone()).await {
+        while let Some(leadership) = lead_timed(client.clone(), identity.clone(), timing, stop.clone()).await {
             assert_eq!(self.leaders.fetch_add(1, Ordering::SeqCst), 0, "{identity} leads beside another");
             let _ = self.entered.send(identity.clone());
             let lost = stop.run_until_cancelled(leadership.lost.cancelled()).await;
@@ -133,7 +141,7 @@ impl Stage {
 #[tokio::test]
 async fn a_lease_says_who_leads_as_other_controllers_write_it() {
     let world = World::new().await;
-    let leadership = soon(lead_timed(world.client(), election("a"), SLOW, CancellationToken::new())).await.unwrap();
+    let leadership = soon(lead_timed(world.client(), "a", SLOW, CancellationToken::new())).await.unwrap();
     assert_eq!(world.holder().await, ("a".to_owned(), 0));
     let first = world.leases().get(NAME).await.unwrap().spec.unwrap();
     assert_eq!(first.lease_duration_seconds, Some(600));
@@ -150,11 +158,33 @@ async fn a_lease_says_who_leads_as_other_controllers_write_it() {
 }
 
 #[tokio::test]
+async fn whoever_comes_back_under_its_old_name_leads_at_once() {
+    let world = World::new().await;
+    let never = CancellationToken::new();
+    // As a process that is killed: the Lease stands for ten minutes more.
+    drop(soon(lead_timed(world.client(), "home", SLOW, never.clone())).await.unwrap());
+    let again = soon(lead_timed(world.client(), "home", SLOW, never)).await.unwrap();
+    assert_eq!(world.holder().await, ("home".to_owned(), 0));
+    again.resign().await;
+}
+
+#[tokio::test]
+async fn the_namespace_of_the_lease_is_made_where_it_is_missing() {
+    let world = World::new().await;
+    let election =
+        Election { namespace: "new".to_owned(), name: NAME.to_owned(), identity: "a".to_owned(), timing: SLOW };
+    let health = Health::default();
+    let leadership = soon(lead(world.client(), election, &health, CancellationToken::new())).await.unwrap();
+    assert!(Api::<Lease>::namespaced(world.client(), "new").get_opt(NAME).await.unwrap().is_some());
+    leadership.resign().await;
+}
+
+#[tokio::test]
 async fn resigning_hands_over_at_once() {
     let world = World::new().await;
     let never = CancellationToken::new();
-    let first = soon(lead_timed(world.client(), election("a"), SLOW, never.clone())).await.unwrap();
-    let second = tokio::spawn(lead_timed(world.client(), election("b"), SLOW, never));
+    let first = soon(lead_timed(world.client(), "a", SLOW, never.clone())).await.unwrap();
+    let second = tokio::spawn(lead_timed(world.client(), "b", SLOW, never));
     assert!(!first.lost.is_cancelled() && !second.is_finished());
     let lost = first.lost.clone();
     first.resign().await;
@@ -169,7 +199,7 @@ async fn resigning_hands_over_at_once() {
 async fn a_holder_that_vanishes_is_followed_by_exactly_one() {
     let world = World::new().await;
     let stop = CancellationToken::new();
-    let vanishing = soon(lead_timed(world.client(), election("gone"), QUICK, stop.clone())).await.unwrap();
+    let vanishing = soon(lead_timed(world.client(), "gone", QUICK, stop.clone())).await.unwrap();
     let (stage, mut told) = Stage::new();
     let runs: Vec<_> = ["b", "c"]
         .map(|name| tokio::spawn(stage.clone().run(world.client(), name.to_owned(), QUICK, stop.clone())))
@@ -217,7 +247,7 @@ async fn a_holder_that_cannot_renew_stops_before_another_starts() {
 #[tokio::test]
 async fn a_lease_that_another_has_taken_is_lost() {
     let world = World::new().await;
-    let leadership = soon(lead_timed(world.client(), election("a"), SLOW, CancellationToken::new())).await.unwrap();
+    let leadership = soon(lead_timed(world.client(), "a", SLOW, CancellationToken::new())).await.unwrap();
     let patch = Patch::Merge(serde_json::json!({ "spec": { "holderIdentity": "thief" } }));
     world.leases().patch(NAME, &PatchParams::default(), &patch).await.unwrap();
     soon(leadership.lost.cancelled()).await;
@@ -229,8 +259,8 @@ async fn a_lease_that_another_has_taken_is_lost() {
 async fn waiting_ends_when_it_is_told_to_stop() {
     let world = World::new().await;
     let stop = CancellationToken::new();
-    let leadership = soon(lead_timed(world.client(), election("a"), SLOW, stop.clone())).await.unwrap();
-    let waiting = tokio::spawn(lead_timed(world.client(), election("b"), SLOW, stop.clone()));
+    let leadership = soon(lead_timed(world.client(), "a", SLOW, stop.clone())).await.unwrap();
+    let waiting = tokio::spawn(lead_timed(world.client(), "b", SLOW, stop.clone()));
     stop.cancel();
     assert!(soon(waiting).await.unwrap().is_none());
     assert!(!leadership.lost.is_cancelled(), "the wait was stopped, not the one who leads");

@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
+use volley_api::kubeflow::Rules;
 use volley_cluster::apiserver::serve::ServeError;
 use volley_cluster::{Cluster, ClusterError, Options, node};
 
@@ -143,9 +144,10 @@ async fn serve(home: &Home, start: Start<'_>, tell: impl FnOnce(&Ready) -> Resul
     tokio::spawn(control::serve(control::bind(home)?, running, stop_sender));
     let mut ends = Ends::new(start.hangup, stop_requests)?;
 
+    let options = operator::options(&settings.operator, home.folder());
     let (address, note) = settings.listen.choose();
     let cluster = tokio::select! {
-        started = start_cluster(home, address, &settings) => started?,
+        started = start_cluster(home, address, &settings, options.training.rules()) => started?,
         end = ends.next() => {
             if let End::Down { grace, .. } = &end {
                 node::clear(home.folder(), *grace).await.context("failed to end what an earlier process left")?;
@@ -155,7 +157,7 @@ async fn serve(home: &Home, start: Start<'_>, tell: impl FnOnce(&Ready) -> Resul
     };
     write_private(&home.kubeconfig(), cluster.kubeconfig())?;
     let operator = match start.has_operator {
-        true => Some(Operator::start(&cluster, &settings.operator).await),
+        true => Some(Operator::start(&cluster, options).await),
         false => None,
     };
     let running = Arc::new(Running::new(home, &settings, &cluster, operator.as_ref()));
@@ -200,9 +202,10 @@ async fn stop((cluster, operator): (Cluster, Option<Operator>), end: &End, ends:
     }
 }
 
-async fn start_cluster(home: &Home, listen: SocketAddr, settings: &Settings) -> Result<Cluster> {
+async fn start_cluster(home: &Home, listen: SocketAddr, settings: &Settings, training: Rules) -> Result<Cluster> {
     let node = settings.node.options(map::kept(home)?)?;
-    let options = Options { home: home.folder().to_owned(), listen, names: settings.listen.names.clone(), node };
+    let names = settings.listen.names.clone();
+    let options = Options { names, node, training, ..Options::new(home.folder(), listen) };
     Cluster::start(options).await.map_err(|error| {
         let what = match listen_hint(&error, listen) {
             Some(hint) => format!("failed to start the cluster\nhint: {hint}"),

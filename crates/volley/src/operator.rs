@@ -9,8 +9,9 @@ mod probes;
 
 use crate::cli::Global;
 use crate::logging;
+use crate::settings::OperatorArgs;
 use anyhow::{Context, Result};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use manifests::Manifests;
@@ -21,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use volley_operator::lead::Election;
 use volley_operator::manifests::{NAME, NAMESPACE};
 use volley_operator::{Options, Rate};
-use volley_plan::job::training::{Gang, Settings};
+use volley_plan::lease::USUAL;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -60,12 +61,8 @@ struct Run {
     /// The namespace of the Lease that says who works [default: the pod's own, or volley-system]
     #[arg(long, value_name = "NAME", env = "POD_NAMESPACE", hide_env = true)]
     namespace: Option<String>,
-    /// How jobs are treated: with upstream's slips repaired, or strictly as upstream does
-    #[arg(long, value_name = "HOW", default_value = "repaired")]
-    compat: Compat,
-    /// Who places the pods of Kubeflow's jobs together: volcano, or a scheduler of scheduler-plugins [default: nobody]
-    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
-    gang_scheduler_name: String,
+    #[command(flatten)]
+    jobs: OperatorArgs,
     /// Work only while no other replica does
     #[arg(
         long,
@@ -86,12 +83,6 @@ struct Run {
     /// Calls at once after a rest
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     kube_api_burst: Option<u32>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Compat {
-    Repaired,
-    Strict,
 }
 
 impl OperatorVerb {
@@ -145,13 +136,7 @@ impl Run {
     }
 
     fn options(&self) -> Options {
-        let mut options = Options::default();
-        let is_strict = self.compat == Compat::Strict;
-        options.volcano.is_strict = is_strict;
-        if is_strict {
-            options.training = Settings::strict();
-        }
-        options.training.gang = Gang::parse(&self.gang_scheduler_name);
+        let mut options = self.jobs.options();
         options.rate = Rate {
             per_second: self.kube_api_qps.unwrap_or(options.rate.per_second),
             burst: self.kube_api_burst.unwrap_or(options.rate.burst),
@@ -160,6 +145,7 @@ impl Run {
             namespace: self.namespace.clone().unwrap_or_else(|| NAMESPACE.to_owned()),
             name: NAME.to_owned(),
             identity: identity(),
+            timing: USUAL,
         });
         options
     }

@@ -20,6 +20,7 @@ use volley_cluster::node::gpus::GpuChoice;
 use volley_cluster::node::{NodeOptions, mode_word};
 use volley_cluster::runtime::client::Launcher;
 use volley_cluster::runtime::spec::Mode;
+use volley_plan::job::training::{self, Gang};
 
 /// More than any machine has; a typing error must not make a node of a million devices.
 const FAKE_GPUS_MAX: i64 = 1024;
@@ -37,7 +38,7 @@ pub struct Settings {
     pub operator: OperatorArgs,
 }
 
-/// How training jobs are driven.
+/// How training jobs are driven, in this process and by `volley operator`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Training jobs")]
 pub struct OperatorArgs {
@@ -47,6 +48,19 @@ pub struct OperatorArgs {
     /// Who places the pods of Kubeflow's jobs together: volcano, or a scheduler of scheduler-plugins [default: nobody]
     #[arg(long, value_name = "NAME")]
     pub gang_scheduler_name: Option<String>,
+}
+
+impl OperatorArgs {
+    /// What the operator is told, wherever it runs.
+    pub fn options(&self) -> volley_operator::Options {
+        let mut options = volley_operator::Options::default();
+        if self.compat == Some(Compat::Strict) {
+            options.volcano.is_strict = true;
+            options.training = training::Settings::strict();
+        }
+        options.training.gang = self.gang_scheduler_name.as_deref().and_then(Gang::parse);
+        options
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

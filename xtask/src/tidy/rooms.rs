@@ -10,8 +10,9 @@ use std::path::Path;
 const ROOMS: &[(&str, &[&str])] = &[
     ("api", &[]),
     ("plan", &["api"]),
-    ("cluster", &["api", "plan"]),
-    ("operator", &["api", "plan"]),
+    ("turns", &["api", "plan"]),
+    ("cluster", &["api", "plan", "turns"]),
+    ("operator", &["api", "plan", "turns"]),
     ("server", &["api", "plan"]),
     ("volley", &["api", "plan", "cluster", "operator", "server"]),
 ];

@@ -3,7 +3,7 @@
 //! Applied to any cluster; what a schema cannot say is said by `validate`, at admission or by the controller.
 
 use super::kinds::{Kind, Row};
-use super::{GROUP, Rules};
+use super::{GROUP, MANAGED_BY_KUEUE, MANAGED_HERE, Rules};
 use crate::kube::schema::structural;
 use serde_json::{Map, Value, json};
 
@@ -39,7 +39,6 @@ const RUN_POLICY: Fields = &[
     ("ttlSecondsAfterFinished", Plain::Number),
     ("activeDeadlineSeconds", Plain::LongNumber),
     ("backoffLimit", Plain::Number),
-    ("managedBy", Plain::Text),
 ];
 const SCHEDULING_POLICY: Fields =
     &[("minAvailable", Plain::Number), ("priorityClass", Plain::Text), ("scheduleTimeoutSeconds", Plain::Number)];
@@ -147,8 +146,8 @@ fn spec(row: &Row, rules: Rules) -> Value {
     };
     let mut fields = vec![own_fields(row.kind)];
     if !rules.is_strict {
-        // Where the first generation had them (PT-ADM-12); all but the manager.
-        fields.push(&RUN_POLICY[..4]);
+        // Where the first generation had them (PT-ADM-12).
+        fields.push(RUN_POLICY);
     }
     let parts = [(row.replica_specs, map(replica)), ("runPolicy", run_policy(rules))];
     let mut spec = object(&fields, parts.into_iter().chain(elastic.map(|elastic| ("elasticPolicy", elastic))));
@@ -164,7 +163,10 @@ fn run_policy(rules: Rules) -> Value {
     let amount = amount.and_then(|schema| schema.pointer("/properties/limits").cloned()).unwrap_or_default();
     let scheduling = object(&[SCHEDULING_POLICY], [("queue", queue), ("minResources", amount)]);
     let suspend = json!({ "type": "boolean", "default": false });
-    let mut policy = object(&[RUN_POLICY], [("suspend", suspend), ("schedulingPolicy", scheduling)]);
+    // The reference's webhook refuses others, so a cluster without webhooks must know them (PT-ADM-11).
+    let manager = json!({ "type": "string", "enum": [MANAGED_HERE, MANAGED_BY_KUEUE] });
+    let parts = [("managedBy", manager), ("suspend", suspend), ("schedulingPolicy", scheduling)];
+    let mut policy = object(&[RUN_POLICY], parts);
     if !rules.is_strict {
         // The reference means to refuse this and does not (PT-ADM-11a).
         let rule = "has(self.managedBy) == has(oldSelf.managedBy) && \

@@ -62,16 +62,25 @@ impl ApiServer {
             ("", "Service") => self.assign_addresses(call, object, None)?,
             ("batch", "CronJob") => check_zone(call, object, None)?,
             ("rbac.authorization.k8s.io", _) => self.check_escalation(call, object)?,
-            _ => fill_training(call, object, None),
+            _ => self.fill_training(call, object, None),
         }
         Ok(())
+    }
+
+    /// Training kinds are completed by rules of their own; their senders hear of fields that have a better place.
+    fn fill_training(&self, call: &mut Call, object: &mut Value, old: Option<&Value>) {
+        let Some(hook) = training::hook(&call.resource.group, &call.resource.kind) else { return };
+        let mut warnings = hook.fill(object, old, self.training);
+        warnings.extend(hook.warnings(object, self.training));
+        warnings.retain(|warning| !call.warnings.contains(warning));
+        call.warnings.extend(warnings);
     }
 
     /// What the rules of training kinds have against an object that its schema has passed.
     pub fn check_training(&self, call: &Call, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let hook = training::hook(&call.resource.group, &call.resource.kind);
         let hook = hook.filter(|_| call.path.subresource.is_empty());
-        hook.map_or_else(Vec::new, |hook| hook.check(new, old, || self.queues()))
+        hook.map_or_else(Vec::new, |hook| hook.check(new, old, self.training, || self.queues()))
     }
 
     fn queues(&self) -> Vec<Value> {
@@ -109,7 +118,7 @@ impl ApiServer {
             ("rbac.authorization.k8s.io", _) if without_metadata(new) != without_metadata(old) => {
                 self.check_escalation(call, new)?;
             }
-            _ => fill_training(call, new, Some(old)),
+            _ => self.fill_training(call, new, Some(old)),
         }
         Ok(())
     }
@@ -199,15 +208,6 @@ impl ApiServer {
         }
         writes
     }
-}
-
-/// Training kinds are completed by rules of their own; their senders hear of fields that have a better place.
-fn fill_training(call: &mut Call, object: &mut Value, old: Option<&Value>) {
-    let Some(hook) = training::hook(&call.resource.group, &call.resource.kind) else { return };
-    let mut warnings = hook.fill(object, old);
-    warnings.extend(hook.warnings(object));
-    warnings.retain(|warning| !call.warnings.contains(warning));
-    call.warnings.extend(warnings);
 }
 
 /// A new time zone must be one that this machine knows.

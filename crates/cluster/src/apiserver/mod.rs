@@ -57,6 +57,7 @@ use std::time::Duration;
 use tokens::Tokens;
 use tokio_util::sync::CancellationToken;
 use volley_api::kube::status::ApiError;
+use volley_api::kubeflow;
 use volley_plan::access::{Rules, User};
 
 /// Requests other than watches end after this long, or after their `timeout` if that is less (spec K-HTTP-3).
@@ -85,13 +86,15 @@ pub struct ApiServer {
     address: RwLock<String>,
     pub metrics: metrics::Metrics,
     node: OnceLock<Arc<dyn node_door::NodeDoor>>,
+    /// What training jobs are held to.
+    training: kubeflow::Rules,
     /// Ends what is served on upgraded connections, which nobody else holds.
     pub(crate) sessions: CancellationToken,
 }
 
 impl ApiServer {
     /// Opens the server on a store, with the keys of its home; nothing listens yet.
-    pub async fn open(store: Arc<Store<Meta>>, pki: &pki::Pki) -> Arc<ApiServer> {
+    pub async fn open(store: Arc<Store<Meta>>, pki: &pki::Pki, training: kubeflow::Rules) -> Arc<ApiServer> {
         let catalogue = Catalogue::new(|name| store.bucket(name), &[]);
         let server = Arc::new(ApiServer {
             addresses: Addresses::new(SERVICE_NET),
@@ -106,6 +109,7 @@ impl ApiServer {
             address: RwLock::new(String::new()),
             metrics: metrics::Metrics::default(),
             node: OnceLock::new(),
+            training,
             sessions: CancellationToken::new(),
         });
         server.refresh_customs().await;

@@ -1,6 +1,6 @@
 //! Applying: the one place where controllers write. A plan's actions become calls on the API, in order.
 //!
-//! Neighbouring actions of one sort on different objects run side by side, a few at first and more as they succeed,
+//! Neighbouring actions of one sort and kind run side by side, a few at first and more as they succeed,
 //! so that a large Job fills the store's group commits and a refused one fails after a single call.
 
 use super::Shell;
@@ -8,11 +8,10 @@ use crate::apiserver::local::Local;
 use crate::apiserver::write::Change;
 use futures::future::join_all;
 use serde_json::Value;
-use std::collections::BTreeSet;
-use std::mem::discriminant;
 use std::time::Duration;
 use volley_api::kube::status::ApiError;
 use volley_api::kube::text;
+use volley_plan::control::runs::runs;
 use volley_plan::control::{Action, Event, EventType, Plan, Propagation, Target};
 
 /// Calls in flight for one plan; the store commits up to 512 at once, and other plans have calls too.
@@ -159,58 +158,5 @@ fn policy(propagation: Propagation) -> &'static str {
         Propagation::Background => "Background",
         Propagation::Foreground => "Foreground",
         Propagation::Orphan => "Orphan",
-    }
-}
-
-/// Splits actions into runs of one sort on different objects.
-fn runs(actions: Vec<Action>) -> Vec<Vec<Action>> {
-    let mut runs: Vec<Vec<Action>> = Vec::new();
-    let mut targets: BTreeSet<Target> = BTreeSet::new();
-    for action in actions {
-        let target = match &action {
-            Action::Create { .. } => None,
-            Action::Delete { target, .. }
-            | Action::Patch { target, .. }
-            | Action::PatchStatus { target, .. }
-            | Action::Finalize { target, .. } => Some(target.clone()),
-        };
-        let is_known = target.as_ref().is_some_and(|target| targets.contains(target));
-        match runs.last_mut() {
-            Some(run) if !is_known && run.first().is_some_and(|first| discriminant(first) == discriminant(&action)) => {
-                run.push(action);
-            }
-            _ => {
-                targets.clear();
-                runs.push(vec![action]);
-            }
-        }
-        targets.extend(target);
-    }
-    runs
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn target(name: &str) -> Target {
-        Target {
-            api_version: "v1".into(),
-            kind: "Pod".into(),
-            namespace: Some("n".into()),
-            name: name.into(),
-            uid: String::new(),
-        }
-    }
-
-    #[test]
-    fn only_neighbours_of_one_sort_on_different_objects_run_together() {
-        let create = || Action::Create { object: json!({}), event: None };
-        let patch = |name: &str| Action::Patch { target: target(name), patch: json!({}) };
-        let status = |name: &str| Action::PatchStatus { target: target(name), patch: json!({}) };
-        let actions = vec![create(), create(), patch("a"), patch("b"), patch("a"), status("a"), status("b")];
-        let sizes: Vec<usize> = runs(actions).iter().map(Vec::len).collect();
-        assert_eq!(sizes, [2, 2, 1, 2]);
     }
 }

@@ -32,7 +32,6 @@ use index::Child;
 use observe::{Observer, View};
 use parking_lot::{Mutex, MutexGuard};
 use queue::{Controller, Key, Queue};
-use report::Reporter;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -42,6 +41,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use volley_api::kube::selector::LabelSelector;
+use volley_turns::events::Reporter;
 
 /// Rounds at work at the same time. They mostly wait for the disk, and share its commits.
 const ROUNDS_MAX: usize = 32;

@@ -29,7 +29,7 @@ pub use leavings::{ClearError, clear, has_leavings};
 
 use crate::apiserver::ApiServer;
 use crate::apiserver::object;
-use crate::controllers::report::{self, Reporter};
+use crate::controllers::report;
 use crate::images::collect::CollectPolicy;
 use crate::images::digest::Digest;
 use crate::images::error::ImageError;
@@ -59,6 +59,7 @@ use volley_api::kube::status::ApiError;
 use volley_plan::control::Target;
 use volley_plan::node::pressure::{ContainerUsage, PodUsage, storage_over_limit};
 use volley_plan::node::seen::Eviction;
+use volley_turns::events::Reporter;
 use volumes::Volumes;
 
 /// Unused images are looked for this often.

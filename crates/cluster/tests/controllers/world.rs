@@ -39,7 +39,7 @@ impl World {
     pub async fn start_after(options: Options, prepare: impl AsyncFnOnce(&World)) -> World {
         let folder = tempfile::tempdir().unwrap();
         let pki = Pki::open(folder.path(), &["127.0.0.1".to_owned()]).unwrap();
-        let server = ApiServer::open(Store::in_memory(options), &pki).await;
+        let server = ApiServer::open(Store::in_memory(options), &pki, volley_plan::admit::training::RULES).await;
         server.set_address("127.0.0.1:6443");
         server.bootstrap(6443).await.unwrap();
         let stop = CancellationToken::new();

@@ -55,7 +55,8 @@ impl Stage {
         let home = place.folder.path().join("home");
         std::fs::create_dir(&home).unwrap();
         let pki = Pki::open(&home, &["127.0.0.1".to_owned()]).unwrap();
-        let server = ApiServer::open(Store::in_memory(Options::default()), &pki).await;
+        let server =
+            ApiServer::open(Store::in_memory(Options::default()), &pki, volley_plan::admit::training::RULES).await;
         let door = Door::bind(([127, 0, 0, 1], 0).into(), &pki).await.unwrap();
         let address = door.address().unwrap();
         server.set_address(&address.to_string());

@@ -36,7 +36,7 @@ impl Place {
             None => {
                 let folder = tempfile::tempdir().unwrap();
                 let listen = (Ipv4Addr::LOCALHOST, 0).into();
-                let options = Options { home: folder.path().to_owned(), listen, names: Vec::new(), node: None };
+                let options = Options::new(folder.path(), listen);
                 Place::Embedded(Cluster::start(options).await.unwrap(), folder)
             }
         }

@@ -5,10 +5,11 @@ use serde_json::json;
 use volley_api::kube::text;
 use volley_operator::health::Stage;
 use volley_operator::lead::Election;
+use volley_plan::lease::USUAL;
 
 fn replica(world: &World, identity: &str) -> Operator {
     let namespace = world.namespace.clone();
-    let election = Election { namespace, name: "operator".to_owned(), identity: identity.to_owned() };
+    let election = Election { namespace, name: "operator".to_owned(), identity: identity.to_owned(), timing: USUAL };
     let options = volley_operator::Options { election: Some(election), ..settings() };
     Operator::start(world.client(identity), options)
 }

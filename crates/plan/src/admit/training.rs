@@ -10,7 +10,8 @@ use volley_api::kubeflow::kinds::{Row, row};
 use volley_api::kubeflow::{self, Rules};
 use volley_api::volcano::{cron, defaults, group, queue, update, validate};
 
-/// The embedded cluster's own Services may have names that start with a digit, so its jobs may too (PT-DEC-7).
+/// The usual rules of the embedded cluster: its Services may have names that start with a digit, so its jobs may too
+/// (PT-DEC-7).
 pub const RULES: Rules = Rules { is_strict: false, accepts_digit_names: true };
 /// The scheduler of Jobs that name none.
 const SCHEDULER: &str = "volcano";
@@ -41,28 +42,34 @@ impl Hook {
     /// Completes an object that is created, or changed from `old`; returns what its sender should know.
     ///
     /// The schema has not seen the object yet, so any field may have any type.
-    pub fn fill(self, object: &mut Value, old: Option<&Value>) -> Vec<String> {
+    pub fn fill(self, object: &mut Value, old: Option<&Value>, rules: Rules) -> Vec<String> {
         match (self, old) {
             (Hook::Job, None) => defaults::job(object, SCHEDULER),
             (Hook::Job, Some(_)) => defaults::job_again(object, SCHEDULER),
             (Hook::CronJob, _) => cron::complete(object, SCHEDULER),
             (Hook::Queue, None) => queue::complete(object),
-            (Hook::Training(row), old) => return kubeflow::fill::fill(row, object, old, RULES),
+            (Hook::Training(row), old) => return kubeflow::fill::fill(row, object, old, rules),
             (Hook::Queue, Some(_)) | (Hook::PodGroup, _) => {}
         }
         Vec::new()
     }
 
     /// What is accepted but should be written otherwise; for objects that `check` has passed.
-    pub fn warnings(self, object: &Value) -> Vec<String> {
+    pub fn warnings(self, object: &Value, rules: Rules) -> Vec<String> {
         match self {
-            Hook::Training(row) => kubeflow::validate::warnings(row, object, RULES),
+            Hook::Training(row) => kubeflow::validate::warnings(row, object, rules),
             Hook::Job | Hook::CronJob | Hook::PodGroup | Hook::Queue => Vec::new(),
         }
     }
 
     /// Everything wrong with an object that the schema has passed; `queues` reads all queues, where they matter.
-    pub fn check(self, object: &Value, old: Option<&Value>, queues: impl FnOnce() -> Vec<Value>) -> Vec<FieldError> {
+    pub fn check(
+        self,
+        object: &Value,
+        old: Option<&Value>,
+        rules: Rules,
+        queues: impl FnOnce() -> Vec<Value>,
+    ) -> Vec<FieldError> {
         if old.is_some_and(|old| self.is_same(object, old)) {
             return Vec::new();
         }
@@ -77,7 +84,7 @@ impl Hook {
             (Hook::PodGroup, None) => group::group_create(object, &queues()),
             (Hook::PodGroup, Some(_)) => Vec::new(),
             (Hook::Queue, old) => queue::check(object, old, &queues()),
-            (Hook::Training(row), old) => kubeflow::validate::validate(row, object, old, RULES),
+            (Hook::Training(row), old) => kubeflow::validate::validate(row, object, old, rules),
         }
     }
 

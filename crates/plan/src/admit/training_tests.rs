@@ -125,8 +125,8 @@ fn a_full_object_of_each_kind_is_taken() {
         if let Hook::Training(_) = hook {
             object["spec"]["nprocPerNode"].take();
         }
-        hook.fill(&mut object, None);
-        assert_eq!(hook.check(&object, None, queues), [], "{hook:?}");
+        hook.fill(&mut object, None, RULES);
+        assert_eq!(hook.check(&object, None, RULES, queues), [], "{hook:?}");
     }
 }
 
@@ -137,14 +137,14 @@ proptest! {
     fn odd_values_are_refused_or_taken_and_filling_in_again_changes_nothing(
         (hook, mut object) in odd_object(), (_, old) in odd_object(),
     ) {
-        hook.fill(&mut object, None);
+        hook.fill(&mut object, None, RULES);
         let once = object.clone();
-        hook.fill(&mut object, None);
+        hook.fill(&mut object, None, RULES);
         prop_assert_eq!(&object, &once);
         let queues = || vec![old.clone(), json!({"metadata": {"name": "q"}})];
-        let _ = hook.check(&object, None, queues);
-        let _ = hook.warnings(&object);
-        hook.fill(&mut object, Some(&old));
-        let _ = hook.check(&object, Some(&old), queues);
+        let _ = hook.check(&object, None, RULES, queues);
+        let _ = hook.warnings(&object, RULES);
+        hook.fill(&mut object, Some(&old), RULES);
+        let _ = hook.check(&object, Some(&old), RULES, queues);
     }
 }

@@ -31,6 +31,8 @@ pub mod placement;
 mod suitability;
 pub mod volumes;
 
+pub mod runs;
+
 pub mod disruption;
 pub mod quota;
 pub mod ttl;

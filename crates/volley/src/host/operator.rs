@@ -1,6 +1,7 @@
 //! The operator as a part of this process: on the cluster beside it, without a socket between them.
 
-use crate::settings::{Compat, OperatorArgs};
+use crate::settings::OperatorArgs;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -8,10 +9,17 @@ use tokio_util::sync::CancellationToken;
 use volley_cluster::Cluster;
 use volley_operator::Options;
 use volley_operator::health::Health;
-use volley_plan::job::training::{Gang, Settings};
+use volley_operator::lead::Election;
+use volley_operator::manifests::{NAME, NAMESPACE};
+use volley_plan::lease::Timing;
 
 /// Reading a cluster takes milliseconds; one who waits for the start is not kept for longer than this.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Another that stands by takes over at once when this process ends well, and within the lease when it is killed. Rarer
+/// than usual, because every renewal is a write on this machine's disk.
+const TIMING: Timing =
+    Timing { lease: Duration::from_secs(60), renew_deadline: Duration::from_secs(40), retry: Duration::from_secs(10) };
 
 pub struct Operator {
     stop: CancellationToken,
@@ -20,9 +28,9 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Starts it; it has read the cluster when this returns.
-    pub async fn start(cluster: &Cluster, args: &OperatorArgs) -> Operator {
-        let (options, stop) = (options(args), CancellationToken::new());
+    /// Starts it; when this returns it has read the cluster, or stands by for another that works on it already.
+    pub async fn start(cluster: &Cluster, options: Options) -> Operator {
+        let stop = CancellationToken::new();
         let health = options.health.clone();
         let running = volley_operator::run(cluster.client("operator"), options, stop.clone());
         let task = tokio::spawn(async move {
@@ -30,7 +38,7 @@ impl Operator {
                 tracing::error!(error = &error as &dyn std::error::Error, "the operator ended");
             }
         });
-        if tokio::time::timeout(START_TIMEOUT, health.until_working()).await.is_err() {
+        if tokio::time::timeout(START_TIMEOUT, health.until_settled()).await.is_err() {
             tracing::warn!("the operator has not read the cluster within {START_TIMEOUT:?} and goes on with it");
         }
         Operator { stop, task, health }
@@ -47,30 +55,36 @@ impl Operator {
     }
 }
 
-fn options(args: &OperatorArgs) -> Options {
-    let mut options = Options::default();
-    let is_strict = args.compat == Some(Compat::Strict);
-    options.volcano.is_strict = is_strict;
-    options.training = match is_strict {
-        true => Settings::strict(),
-        false => Settings { accepts_digit_names: true, ..Settings::default() },
-    };
-    options.training.gang = args.gang_scheduler_name.as_deref().and_then(Gang::parse);
+/// What the operator is told beside the cluster of this home, whose services may have names that start with a digit.
+pub fn options(args: &OperatorArgs, home: &Path) -> Options {
+    let mut options = args.options();
+    options.training.accepts_digit_names = !options.training.is_strict;
+    // Whoever has claimed the home is this cluster's only such process, so it takes up what the one before it held.
+    options.election = Some(Election {
+        namespace: NAMESPACE.to_owned(),
+        name: NAME.to_owned(),
+        identity: format!("volley-up_{}", home.display()),
+        timing: TIMING,
+    });
     options
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Compat;
+    use volley_plan::job::training::{Gang, Settings};
 
     #[test]
     fn strict_is_upstreams_behaviour_in_everything() {
         let args = OperatorArgs { compat: Some(Compat::Strict), gang_scheduler_name: Some("Volcano".to_owned()) };
-        let strict = options(&args);
-        assert!(strict.volcano.is_strict && strict.training.is_strict && !strict.training.accepts_digit_names);
-        assert_eq!(strict.training.gang, Some(Gang::Volcano));
-        let usual = options(&OperatorArgs::default());
-        assert!(!usual.volcano.is_strict && !usual.training.is_strict && usual.training.accepts_digit_names);
-        assert_eq!(usual.training.gang, None);
+        for strict in [options(&args, Path::new("/home")), args.options()] {
+            assert!(strict.volcano.is_strict);
+            assert_eq!(strict.training, Settings { gang: Some(Gang::Volcano), ..Settings::strict() });
+        }
+        let usual = options(&OperatorArgs::default(), Path::new("/home"));
+        assert!(!usual.volcano.is_strict);
+        assert_eq!(usual.training, Settings { accepts_digit_names: true, ..Settings::default() });
+        assert_eq!(OperatorArgs::default().options().training, Settings::default());
     }
 }

@@ -90,7 +90,8 @@ mod tests {
         let task = tokio::spawn(serve(listener, Arc::default()));
         assert!(ask(address, "/healthz").await.starts_with("HTTP/1.1 200 OK\r\n"));
         let ready = ask(address, "/readyz?verbose").await;
-        assert!(ready.starts_with("HTTP/1.1 200 OK\r\n") && ready.contains("stands by"), "{ready}");
+        let is_told = ready.starts_with("HTTP/1.1 503 ") && ready.contains("reads what there is");
+        assert!(is_told, "{ready}");
         assert!(ask(address, "/nothing").await.starts_with("HTTP/1.1 404 Not Found\r\n"));
         task.abort();
     }

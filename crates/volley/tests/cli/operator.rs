@@ -9,6 +9,7 @@ use kube::{Api, Client, Config};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -82,4 +83,43 @@ async fn it_leads_until_it_is_told_to_stop_and_then_resigns() {
     let ended = tokio::time::timeout(PATIENCE, operator.wait()).await.expect("it ends in time");
     assert!(ended.unwrap().success());
     assert_eq!(holder(&leases, |_| true).await, "");
+}
+
+#[tokio::test]
+async fn beside_a_volley_that_has_its_own_it_stands_by_until_that_stops() {
+    let world = World::new();
+    world.stdout(&["up", "--listen", "127.0.0.1:0", "--no-node", "-o", "json"]);
+    let kubeconfig = world.home().join("kubeconfig");
+    let arguments = ["operator", "--kubeconfig", kubeconfig.to_str().unwrap(), "--health-probe-bind-address"];
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let mut operator = tokio::process::Command::from(world.command(&[&arguments[..], &[&port]].concat()));
+    let operator = operator.kill_on_drop(true).stderr(Stdio::null()).spawn().unwrap();
+    until_ready(&port, "stands by: another replica leads").await;
+    let leases: Api<Lease> = Api::namespaced(client(&kubeconfig).await, "volley-system");
+    let ours = holder(&leases, |holder| !holder.is_empty()).await;
+    assert!(ours.starts_with("volley-up_"), "{ours}");
+    // Killed, it leads again at once: the Lease would stand for a minute to come.
+    signal("KILL", &world.pid());
+    world.stdout(&["up", "--listen", "127.0.0.1:0", "--no-node", "-o", "json"]);
+    let again = world.json(&["status", "-o", "json"]);
+    let part = again["parts"].as_array().unwrap().iter().find(|part| part["name"] == "operator").unwrap();
+    assert_eq!(part["health"], "ok", "{again}");
+    drop(operator);
+}
+
+/// Waits until the operator's own word is this one.
+async fn until_ready(address: &str, wanted: &str) {
+    let began = Instant::now();
+    loop {
+        let mut answer = String::new();
+        if let Ok(mut stream) = tokio::net::TcpStream::connect(address).await {
+            let _ = stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n").await;
+            let _ = stream.read_to_string(&mut answer).await;
+        }
+        if answer.trim_end().ends_with(wanted) {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{answer}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }

@@ -106,12 +106,7 @@ struct Home {
 impl Home {
     async fn new(mode: Mode) -> Home {
         let folder = tempfile::tempdir().unwrap();
-        let options = Options {
-            home: folder.path().to_owned(),
-            listen: ([127, 0, 0, 1], 0).into(),
-            names: Vec::new(),
-            node: None,
-        };
+        let options = Options::new(folder.path(), ([127, 0, 0, 1], 0).into());
         let cluster = Cluster::start(options).await.unwrap();
         let network = Network::open(folder.path(), mode).await.unwrap();
         let stop = CancellationToken::new();

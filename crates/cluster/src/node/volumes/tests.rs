@@ -24,7 +24,8 @@ impl World {
     async fn start() -> World {
         let machine = tempfile::tempdir().unwrap();
         let pki = Pki::open(machine.path(), &["127.0.0.1".to_owned()]).unwrap();
-        let server = ApiServer::open(Store::in_memory(Options::default()), &pki).await;
+        let server =
+            ApiServer::open(Store::in_memory(Options::default()), &pki, volley_plan::admit::training::RULES).await;
         server.set_address("127.0.0.1:6443");
         server.bootstrap(6443).await.unwrap();
         let account = json!({"metadata": {"name": "default"}});

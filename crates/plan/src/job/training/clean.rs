@@ -1,8 +1,8 @@
 //! What goes when a job has ended or is suspended: pods, services, PodGroup, autoscaler, in time the job (PT 14, 15).
 
 use super::round::Round;
-use super::{autoscaler, conditions, group};
-use crate::control::{Action, Propagation, pods, seconds_since};
+use super::{autoscaler, conditions, group, pods};
+use crate::control::{Action, Propagation, pods as pod_facts, seconds_since};
 use crate::job::ending;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -67,16 +67,16 @@ fn is_expired(round: &mut Round) -> bool {
 fn remove(round: &mut Round, policy: CleanPodPolicy) {
     let keeps = |pod: &&Pod| match policy {
         CleanPodPolicy::None => true,
-        CleanPodPolicy::Running => pods::is_terminal(pod),
+        CleanPodPolicy::Running => pod_facts::is_terminal(pod),
         CleanPodPolicy::All => false,
     };
     if policy == CleanPodPolicy::None {
-        return;
+        return pods::open_gates(round);
     }
     let own: Vec<&Pod> = round.members.own.values().copied().collect();
     let kept: BTreeSet<&str> =
         own.iter().copied().filter(keeps).filter_map(|pod| pod.metadata.name.as_deref()).collect();
-    for pod in own.iter().copied().filter(|pod| !keeps(pod) && !pods::is_being_deleted(pod)) {
+    for pod in own.iter().copied().filter(|pod| !keeps(pod) && !pod_facts::is_being_deleted(pod)) {
         round.delete_pod(pod);
     }
     let services: Vec<_> = round.services.iter().filter(|(name, _)| !kept.contains(*name)).map(|(_, s)| *s).collect();
@@ -97,7 +97,7 @@ fn settle_counters(round: &mut Round) {
     let before = round.status.replica_statuses.clone();
     round.count();
     for replica in &round.job.replicas {
-        let failed = round.pods_of(replica.type_).iter().filter(|(_, pod)| pods::is_failed(pod)).count();
+        let failed = round.pods_of(replica.type_).iter().filter(|(_, pod)| pod_facts::is_failed(pod)).count();
         let old = before.get(replica.type_).cloned().unwrap_or_default();
         if let Some(counters) = round.status.replica_statuses.get_mut(replica.type_) {
             // What is cleaned up has still ended as it did.

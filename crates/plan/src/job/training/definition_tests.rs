@@ -4,10 +4,10 @@ use super::stage::Stage;
 use crate::custom::definition as crd;
 use crate::custom::schema::Schema;
 use serde_json::{Value, json};
-use volley_api::kubeflow::Rules;
 use volley_api::kubeflow::definition::definition;
 use volley_api::kubeflow::kinds::{ROWS, row};
 use volley_api::kubeflow::types::{ElasticPolicy, JobStatus, RunPolicy};
+use volley_api::kubeflow::{Rules, validate};
 
 const LENIENT: Rules = Rules { is_strict: false, accepts_digit_names: true };
 const STRICT: Rules = Rules { is_strict: true, accepts_digit_names: false };
@@ -132,5 +132,9 @@ fn what_may_not_change_is_held_by_rules_of_the_schema() {
         assert!(errors.len() == 1 && errors[0].ends_with("field is immutable"), "{errors:?}");
     }
     assert!(schema.check(&ours, Some(&ours)).is_empty());
+    let somebody = job(json!({"managedBy": "me"}));
+    let expected = validate::validate(row("PyTorchJob").unwrap(), &somebody, None, LENIENT);
+    assert_eq!(texts(schema.validate(&somebody)), texts(expected), "as admission says it");
+    assert_eq!(self::schema("PyTorchJob", STRICT).validate(&somebody).len(), 1);
     assert!(self::schema("PyTorchJob", STRICT).check(&kueue, Some(&ours)).is_empty());
 }

@@ -1,5 +1,6 @@
 //! The laws of `sim::laws` told of Kubeflow's jobs: which conditions may stand together, and that counters are the pods.
 
+use super::pods::GATE;
 use super::stage::{Stage, seen_by};
 use super::{Gang, Settings, plan};
 use crate::sim::laws::{Planner, Story, disturbances, ends, pod_turn, settles, stories, survives};
@@ -60,6 +61,7 @@ impl Story for Job {
         let job = run.watched().unwrap();
         check_conditions(job);
         check_counts(&run.cluster, self.row, job);
+        check_gates(&run.cluster, job);
     }
 
     fn check_step(&self, before: Option<&Value>, after: &Value) {
@@ -153,6 +155,20 @@ fn check_counts(cluster: &Cluster, row: &Row, job: &Value) {
         let counters = &job["status"]["replicaStatuses"][type_];
         let found = ["active", "succeeded", "failed"].map(|key| counters[key].as_i64().unwrap_or(0));
         assert_eq!(found, expected, "{type_}");
+    }
+}
+
+/// Nobody waits for a master that has started, be it that it has ended since.
+fn check_gates(cluster: &Cluster, job: &Value) {
+    let pods = cluster.of_kind("Pod");
+    let stays = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_null();
+    let is_master = |pod: &&Value| pod["metadata"]["labels"]["training.kubeflow.org/job-role"] == "master";
+    let has_begun = |pod: &Value| matches!(text(pod, "status.phase"), "Running" | "Succeeded" | "Failed");
+    let is_gated = |pod: &Value| {
+        pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| gates.iter().any(|gate| gate["name"] == GATE))
+    };
+    if pods.iter().filter(stays).filter(is_master).any(has_begun) && !has(job, "Suspended") {
+        assert!(!pods.iter().filter(stays).any(is_gated), "{pods:#?}");
     }
 }
 

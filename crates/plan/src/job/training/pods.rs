@@ -4,13 +4,14 @@ use super::round::{REPLICA_INDEX, Round};
 use super::{Gang, Gate, environment, group, mpi, restart};
 use crate::control::{Action, Target, pods};
 use crate::job::template::{self, push, set_mark};
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use volley_api::kube::text;
 use volley_api::kubeflow::job::Replica;
 use volley_api::kubeflow::kinds::Kind;
 
 /// The gate that holds a worker until its master runs.
-const GATE: &str = "volley.dev/master-running";
+pub(super) const GATE: &str = "volley.dev/master-running";
 const JOB_ROLE: &str = "training.kubeflow.org/job-role";
 
 /// Fills the empty slots of a replica type and deletes the pods beyond its count (PT-POD-7).
@@ -122,12 +123,15 @@ fn join(round: &Round, gang: &Gang, replica: &Replica, pod: &mut Value) {
     }
 }
 
-/// Lets the workers go once their master runs; a worker without a master to wait for goes too.
+/// Lets the workers go once their master has started; a worker without a master to wait for goes too.
+///
+/// A short master may have ended before anybody saw it run.
 pub fn open_gates(round: &mut Round) {
-    let runs = round.leader_pod().is_some_and(|pod| pods::phase(pod) == "Running" && !pods::is_being_deleted(pod));
+    let has_begun = |pod: &Pod| matches!(pods::phase(pod), "Running" | "Succeeded" | "Failed");
+    let has_begun = round.leader_pod().is_some_and(|pod| has_begun(pod) && !pods::is_being_deleted(pod));
     let is_held_by_us =
         round.job.leader().is_some() && round.settings.gate == Gate::Scheduling && round.settings.gang.is_none();
-    if is_held_by_us && !runs {
+    if is_held_by_us && !has_begun {
         return;
     }
     for pod in round.members.own.values().filter(|pod| !pods::is_being_deleted(pod)) {

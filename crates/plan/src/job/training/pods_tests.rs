@@ -201,6 +201,19 @@ fn our_gate_holds_workers_without_an_image_until_the_master_runs() {
     assert_eq!(gates(&settled(gang), "x-worker-0"), Value::Null);
 }
 
+// PT-GATE-3, PT-DEC-15
+#[test]
+fn a_master_that_ends_unseen_holds_nobody() {
+    let gates = |stage: &Stage| stage.pod("x-worker-0")["spec"]["schedulingGates"].clone();
+    for (policy, code) in [("Never", 0), ("Never", 1), ("ExitCode", 1), ("ExitCode", 137)] {
+        let mut stage = settled(Stage::torch(1, policy, json!({"runPolicy": {"cleanPodPolicy": "None"}})));
+        assert_eq!(gates(&stage).as_array().unwrap().len(), 1);
+        stage.world.run_pod("x-master-0");
+        stage.end("x-master-0", code);
+        assert_eq!(gates(&stage), json!([]), "{policy} {code}");
+    }
+}
+
 // PT-ADM-14, PT-DEC-7
 #[test]
 fn a_name_that_starts_with_a_digit_runs_where_services_may_have_it() {
