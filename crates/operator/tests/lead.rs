@@ -1,32 +1,32 @@
-//! Electors against a real API server: whatever happens to them, at most one leads at a time.
+//! Electors against an API server, in this process or named as `jobs/place.rs` says: whatever happens to them, at most one
+//! leads at a time.
 //!
 //! All run on one thread. Its timers fire in order, so a machine that stalls cannot make a holder late in noticing that
 //! its time is over; what is asserted of the order of things does not depend on how fast they are.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where it finds its world broken")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test ends where it finds its world broken")]
+
+#[path = "jobs/place.rs"]
+mod place;
 
 use http::{Request, Response};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Patch, PatchParams};
 use kube::client::Body;
 use kube::{Api, Client};
+use place::{PATIENCE, Place};
 use std::future::Future;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use volley_cluster::{Cluster, Options};
 use volley_operator::lead::{Election, Leadership, lead_timed};
 use volley_plan::lease::Timing;
 
-const PATIENCE: Duration = Duration::from_secs(60);
-const NAMESPACE: &str = "kube-system";
 const NAME: &str = "volley-operator";
 /// Like the usual ones, but quicker.
 const QUICK: Timing = Timing {
@@ -42,34 +42,32 @@ const SLOW: Timing = Timing {
 };
 
 struct World {
-    cluster: Cluster,
-    _home: TempDir,
+    place: Place,
+    namespace: String,
 }
 
 impl World {
     async fn new() -> World {
-        let home = TempDir::new().unwrap();
-        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let options = Options { home: home.path().to_owned(), listen, names: Vec::new(), node: None };
-        World { cluster: Cluster::start(options).await.unwrap(), _home: home }
+        let place = Place::find().await;
+        World { namespace: place.namespace().await, place }
     }
 
     fn client(&self) -> Client {
-        self.cluster.client("operator")
+        self.place.client("test")
+    }
+
+    fn election(&self, identity: &str) -> Election {
+        Election { namespace: self.namespace.clone(), name: NAME.to_owned(), identity: identity.to_owned() }
     }
 
     fn leases(&self) -> Api<Lease> {
-        Api::namespaced(self.client(), NAMESPACE)
+        Api::namespaced(self.client(), &self.namespace)
     }
 
     async fn holder(&self) -> (String, i32) {
         let spec = self.leases().get(NAME).await.unwrap().spec.unwrap();
         (spec.holder_identity.unwrap(), spec.lease_transitions.unwrap())
     }
-}
-
-fn election(identity: &str) -> Election {
-    Election { namespace: NAMESPACE.to_owned(), name: NAME.to_owned(), identity: identity.to_owned() }
 }
 
 async fn soon<T>(what: impl Future<Output = T>) -> T {
@@ -117,8 +115,9 @@ impl Stage {
     }
 
     /// Runs for election again and again until `stop`, and ends as `exit` says.
-    async fn run(self, client: Client, identity: String, timing: Timing, stop: CancellationToken) {
-        while let Some(leadership) = lead_timed(client.clone(), election(&identity), timing, stop.clone()).await {
+    async fn run(self, client: Client, election: Election, timing: Timing, stop: CancellationToken) {
+        let identity = election.identity.clone();
+        while let Some(leadership) = lead_timed(client.clone(), election.clone(), timing, stop.clone()).await {
             assert_eq!(self.leaders.fetch_add(1, Ordering::SeqCst), 0, "{identity} leads beside another");
             let _ = self.entered.send(identity.clone());
             let lost = stop.run_until_cancelled(leadership.lost.cancelled()).await;
@@ -133,7 +132,8 @@ impl Stage {
 #[tokio::test]
 async fn a_lease_says_who_leads_as_other_controllers_write_it() {
     let world = World::new().await;
-    let leadership = soon(lead_timed(world.client(), election("a"), SLOW, CancellationToken::new())).await.unwrap();
+    let leadership =
+        soon(lead_timed(world.client(), world.election("a"), SLOW, CancellationToken::new())).await.unwrap();
     assert_eq!(world.holder().await, ("a".to_owned(), 0));
     let first = world.leases().get(NAME).await.unwrap().spec.unwrap();
     assert_eq!(first.lease_duration_seconds, Some(600));
@@ -147,14 +147,15 @@ async fn a_lease_says_who_leads_as_other_controllers_write_it() {
     assert!(!leadership.lost.is_cancelled());
     leadership.resign().await;
     assert_eq!(world.holder().await, (String::new(), 0));
+    world.place.leave().await;
 }
 
 #[tokio::test]
 async fn resigning_hands_over_at_once() {
     let world = World::new().await;
     let never = CancellationToken::new();
-    let first = soon(lead_timed(world.client(), election("a"), SLOW, never.clone())).await.unwrap();
-    let second = tokio::spawn(lead_timed(world.client(), election("b"), SLOW, never));
+    let first = soon(lead_timed(world.client(), world.election("a"), SLOW, never.clone())).await.unwrap();
+    let second = tokio::spawn(lead_timed(world.client(), world.election("b"), SLOW, never));
     assert!(!first.lost.is_cancelled() && !second.is_finished());
     let lost = first.lost.clone();
     first.resign().await;
@@ -163,16 +164,17 @@ async fn resigning_hands_over_at_once() {
     let second: Leadership = soon(second).await.unwrap().unwrap();
     assert_eq!(world.holder().await, ("b".to_owned(), 1));
     second.resign().await;
+    world.place.leave().await;
 }
 
 #[tokio::test]
 async fn a_holder_that_vanishes_is_followed_by_exactly_one() {
     let world = World::new().await;
     let stop = CancellationToken::new();
-    let vanishing = soon(lead_timed(world.client(), election("gone"), QUICK, stop.clone())).await.unwrap();
+    let vanishing = soon(lead_timed(world.client(), world.election("gone"), QUICK, stop.clone())).await.unwrap();
     let (stage, mut told) = Stage::new();
     let runs: Vec<_> = ["b", "c"]
-        .map(|name| tokio::spawn(stage.clone().run(world.client(), name.to_owned(), QUICK, stop.clone())))
+        .map(|name| tokio::spawn(stage.clone().run(world.client(), world.election(name), QUICK, stop.clone())))
         .into();
     // As a process that is killed: it renews no more, and does not resign.
     drop(vanishing);
@@ -183,6 +185,7 @@ async fn a_holder_that_vanishes_is_followed_by_exactly_one() {
         soon(run).await.unwrap();
     }
     assert_eq!(world.holder().await.0, "");
+    world.place.leave().await;
 }
 
 #[tokio::test]
@@ -194,9 +197,9 @@ async fn a_holder_that_cannot_renew_stops_before_another_starts() {
     let mut runs = Vec::new();
     for name in ["a", "b", "c"] {
         let line = Line { client: world.client(), is_cut: Arc::default() };
-        let client = Client::new(line.clone(), NAMESPACE);
+        let client = Client::new(line.clone(), "default");
         lines.push((name.to_owned(), line));
-        runs.push(tokio::spawn(stage.clone().run(client, name.to_owned(), QUICK, stop.clone())));
+        runs.push(tokio::spawn(stage.clone().run(client, world.election(name), QUICK, stop.clone())));
     }
     // Each time the leader is cut off, and comes back when another leads.
     for _ in 0..3 {
@@ -212,27 +215,31 @@ async fn a_holder_that_cannot_renew_stops_before_another_starts() {
     for run in runs {
         soon(run).await.unwrap();
     }
+    world.place.leave().await;
 }
 
 #[tokio::test]
 async fn a_lease_that_another_has_taken_is_lost() {
     let world = World::new().await;
-    let leadership = soon(lead_timed(world.client(), election("a"), SLOW, CancellationToken::new())).await.unwrap();
+    let leadership =
+        soon(lead_timed(world.client(), world.election("a"), SLOW, CancellationToken::new())).await.unwrap();
     let patch = Patch::Merge(serde_json::json!({ "spec": { "holderIdentity": "thief" } }));
     world.leases().patch(NAME, &PatchParams::default(), &patch).await.unwrap();
     soon(leadership.lost.cancelled()).await;
     leadership.resign().await;
     assert_eq!(world.holder().await.0, "thief", "who does not hold the Lease has nothing to resign");
+    world.place.leave().await;
 }
 
 #[tokio::test]
 async fn waiting_ends_when_it_is_told_to_stop() {
     let world = World::new().await;
     let stop = CancellationToken::new();
-    let leadership = soon(lead_timed(world.client(), election("a"), SLOW, stop.clone())).await.unwrap();
-    let waiting = tokio::spawn(lead_timed(world.client(), election("b"), SLOW, stop.clone()));
+    let leadership = soon(lead_timed(world.client(), world.election("a"), SLOW, stop.clone())).await.unwrap();
+    let waiting = tokio::spawn(lead_timed(world.client(), world.election("b"), SLOW, stop.clone()));
     stop.cancel();
     assert!(soon(waiting).await.unwrap().is_none());
     assert!(!leadership.lost.is_cancelled(), "the wait was stopped, not the one who leads");
     leadership.resign().await;
+    world.place.leave().await;
 }
