@@ -19,7 +19,6 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -31,7 +30,6 @@ use volley_api::{kubeflow, volcano};
 /// After this long without any change there will be none.
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
-const PLAIN: &str = "plain.yaml";
 const SEED: u64 = 4;
 const KILLS: usize = 20;
 /// A life ends after this many changes, of more than three thousand: from "hardly begun" to one in fifteen.
@@ -71,7 +69,6 @@ impl Run {
                 let folder = tempfile::tempdir().unwrap();
                 let server = Server::start(&folder.path().join("home")).await;
                 let client = server.client.clone();
-                write_plain(&folder.path().join("home"));
                 (Place::Own { folder, _server: server }, client)
             }
             Some(path) => {
@@ -98,7 +95,7 @@ impl Run {
         match &self.place {
             Place::Own { folder, .. } => {
                 let home = folder.path().join("home");
-                Operator::start(&home.join(PLAIN), &home.join("operator.log"))
+                Operator::start(&home.join("kubeconfig"), &home.join("operator.log"))
             }
             Place::Named(named) => named.start_operator(),
         }
@@ -182,20 +179,6 @@ impl Run {
         }
         left
     }
-}
-
-/// Writes a kubeconfig without TLS, which has its own tests: without it, a debug build needs half the time.
-fn write_plain(home: &Path) {
-    let own = std::fs::read_to_string(home.join("kubeconfig")).unwrap();
-    let address = own.lines().find_map(|line| line.trim().strip_prefix("server: https://")).unwrap();
-    let token = std::fs::read_to_string(home.join("pki/admin.token")).unwrap();
-    let plain = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "plain",
-        "clusters": [{"name": "plain", "cluster": {"server": format!("http://{address}")}}],
-        "users": [{"name": "plain", "user": {"token": token.trim()}}],
-        "contexts": [{"name": "plain", "context": {"cluster": "plain", "user": "plain"}}],
-    });
-    std::fs::write(home.join(PLAIN), plain.to_string()).unwrap();
 }
 
 /// The name of a group ends in its job's uid.
