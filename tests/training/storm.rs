@@ -32,8 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 const SEED: u64 = 4;
 const KILLS: usize = 20;
-/// A life ends after this many changes: from "hardly begun" to a tenth of all work.
-const CHANGES_PER_LIFE: std::ops::Range<u64> = 1..240;
+/// A life ends after this many changes, of more than three thousand: from "hardly begun" to one in fifteen.
+const CHANGES_PER_LIFE: std::ops::Range<u64> = 1..220;
 /// And a little later, so that the moment is not bound to a change.
 const AFTERLIFE_MICROSECONDS: std::ops::Range<u64> = 0..8_000;
 
@@ -123,6 +123,26 @@ impl Run {
         let open = seen.jobs.iter().filter(|(key, _)| !seen.has_ended(key));
         let open: Vec<String> = open.map(|(key, job)| format!("{key:?} {}", job["status"])).collect();
         format!("{} jobs are open\n{}", open.len(), open.join("\n"))
+    }
+
+    /// The events that were told more often than what they tell of has happened.
+    async fn told_too_often(&self) -> Vec<String> {
+        let mut told: BTreeMap<[String; 4], u64> = BTreeMap::new();
+        let resource = resource("v1", "Event", "events");
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.namespace, &resource);
+        for event in api.list(&Default::default()).await.unwrap() {
+            let parts = ["involvedObject.kind", "involvedObject.name", "reason", "message"];
+            let key = parts.map(|part| text(&event.data, part).to_owned());
+            *told.entry(key).or_default() += event.data["count"].as_u64().unwrap_or(1);
+        }
+        let seen = self.seen.lock().unwrap();
+        let most = |[_, _, reason, message]: &[String; 4]| match message.strip_prefix("Created pod: ") {
+            Some(pod) => seen.made.get(pod).map_or(0, BTreeSet::len) as u64,
+            // A job ends once.
+            None if reason.ends_with("JobSucceeded") || reason.ends_with("JobFailed") => 1,
+            None => u64::MAX,
+        };
+        told.iter().filter(|(key, count)| **count > most(key)).map(|told| format!("{told:?}")).collect()
     }
 
     /// Everything that is left, without what differs between any two runs: uids and times.
@@ -241,14 +261,15 @@ async fn play(client: Client, namespace: String, seen: Arc<Mutex<Seen>>) {
 async fn storm() -> (Run, Operator) {
     let run = Run::start().await;
     let mut chance = StdRng::seed_from_u64(SEED);
-    for _ in 0..KILLS {
+    for kill in 0..KILLS {
         let operator = run.operator();
         let end = run.changes() + chance.random_range(CHANGES_PER_LIFE);
-        run.until("the operator does something", |seen| seen.changes >= end).await;
+        run.until("the operator does something", |seen| seen.changes >= end || seen.is_over(COUNT)).await;
         tokio::time::sleep(Duration::from_micros(chance.random_range(AFTERLIFE_MICROSECONDS))).await;
+        let is_over = run.seen.lock().unwrap().is_over(COUNT);
+        assert!(kill > KILLS / 2 || !is_over, "all was over after {kill} deaths");
         drop(operator);
     }
-    assert!(!run.seen.lock().unwrap().is_over(COUNT), "all was over before the last of {KILLS} deaths");
     let operator = run.operator();
     run.until("all jobs end", |seen| seen.is_over(COUNT)).await;
     (run, operator)
@@ -264,7 +285,7 @@ async fn calm() -> (Run, Operator) {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_jobs_end_alike_however_often_their_operator_is_killed() {
     let _turn = named().map(|_| Turn::take());
-    let ((calm, _calm_operator), (storm, _storm_operator)) = match named() {
+    let ((calm, _calm_operator), (storm_run, _storm_operator)) = match named() {
         None => {
             let ((calm, one), (storm, other)) = tokio::join!(calm(), storm());
             ((calm, Some(one)), (storm, other))
@@ -278,13 +299,15 @@ async fn two_hundred_jobs_end_alike_however_often_their_operator_is_killed() {
     // What is cleaned up after a job's end takes its time, too.
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let (peace, storm) = (calm.left().await, storm.left().await);
+        let (peace, storm) = (calm.left().await, storm_run.left().await);
         let keys: BTreeSet<&String> = peace.keys().chain(storm.keys()).collect();
         let differing = keys.into_iter().filter(|key| peace.get(*key) != storm.get(*key));
         let told = |key: &String| format!("{key}: {:?} in peace, {:?} in the storm", peace.get(key), storm.get(key));
         let differences: Vec<String> = differing.map(told).collect();
         if differences.is_empty() {
-            assert!(peace.len() > COUNT, "{peace:?}");
+            let phases: BTreeSet<&str> = peace.values().filter_map(|job| job["phase"].as_str()).collect();
+            assert_eq!(Vec::from_iter(phases), ["Aborted", "Completed", "Failed", "Terminated"]);
+            assert_eq!(storm_run.told_too_often().await, [""; 0]);
             return;
         }
         assert!(Instant::now() < deadline, "{}", differences.join("\n"));

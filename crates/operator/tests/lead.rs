@@ -1,33 +1,34 @@
-//! Electors against a real API server: whatever happens to them, at most one leads at a time.
+//! Electors against an API server, in this process or named as `jobs/place.rs` says: whatever happens to them, at most one
+//! leads at a time.
 //!
 //! All run on one thread. Its timers fire in order, so a machine that stalls cannot make a holder late in noticing that
 //! its time is over; what is asserted of the order of things does not depend on how fast they are.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where it finds its world broken")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test ends where it finds its world broken")]
+
+#[path = "jobs/place.rs"]
+mod place;
 
 use http::{Request, Response};
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::client::Body;
 use kube::{Api, Client};
+use place::{PATIENCE, Place};
 use std::future::Future;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use volley_cluster::{Cluster, Options};
 use volley_operator::health::Health;
 use volley_operator::lead::{Election, Leadership, lead};
 use volley_plan::lease::Timing;
 
-const PATIENCE: Duration = Duration::from_secs(60);
-const NAMESPACE: &str = "kube-system";
 const NAME: &str = "volley-operator";
 /// Like the usual ones, but quicker.
 const QUICK: Timing = Timing {
@@ -43,24 +44,31 @@ const SLOW: Timing = Timing {
 };
 
 struct World {
-    cluster: Cluster,
-    _home: TempDir,
+    place: Place,
+    namespace: String,
 }
 
 impl World {
     async fn new() -> World {
-        let home = TempDir::new().unwrap();
-        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let options = Options::new(home.path(), listen);
-        World { cluster: Cluster::start(options).await.unwrap(), _home: home }
+        let place = Place::find().await;
+        World { namespace: place.namespace().await, place }
     }
 
     fn client(&self) -> Client {
-        self.cluster.client("operator")
+        self.place.client("test")
+    }
+
+    fn election(&self, identity: &str) -> Election {
+        Election {
+            namespace: self.namespace.clone(),
+            name: NAME.to_owned(),
+            identity: identity.to_owned(),
+            timing: SLOW,
+        }
     }
 
     fn leases(&self) -> Api<Lease> {
-        Api::namespaced(self.client(), NAMESPACE)
+        Api::namespaced(self.client(), &self.namespace)
     }
 
     async fn holder(&self) -> (String, i32) {
@@ -69,15 +77,8 @@ impl World {
     }
 }
 
-async fn lead_timed(
-    client: Client,
-    identity: impl Into<String>,
-    timing: Timing,
-    stop: CancellationToken,
-) -> Option<Leadership> {
-    let election =
-        Election { namespace: NAMESPACE.to_owned(), name: NAME.to_owned(), identity: identity.into(), timing };
-    lead(client, election, &Health::default(), stop).await
+async fn lead_timed(client: Client, election: Election, timing: Timing, stop: CancellationToken) -> Option<Leadership> {
+    lead(client, Election { timing, ..election }, &Health::default(), stop).await
 }
 
 async fn soon<T>(what: impl Future<Output = T>) -> T {
@@ -125,8 +126,9 @@ impl Stage {
     }
 
     /// Runs for election again and again until `stop`, and ends as `exit` says.
-    async fn run(self, client: Client, identity: String, timing: Timing, stop: CancellationToken) {
-        while let Some(leadership) = lead_timed(client.clone(), identity.clone(), timing, stop.clone()).await {
+    async fn run(self, client: Client, election: Election, timing: Timing, stop: CancellationToken) {
+        let identity = election.identity.clone();
+        while let Some(leadership) = lead_timed(client.clone(), election.clone(), timing, stop.clone()).await {
             assert_eq!(self.leaders.fetch_add(1, Ordering::SeqCst), 0, "{identity} leads beside another");
             let _ = self.entered.send(identity.clone());
             let lost = stop.run_until_cancelled(leadership.lost.cancelled()).await;
@@ -141,7 +143,8 @@ impl Stage {
 #[tokio::test]
 async fn a_lease_says_who_leads_as_other_controllers_write_it() {
     let world = World::new().await;
-    let leadership = soon(lead_timed(world.client(), "a", SLOW, CancellationToken::new())).await.unwrap();
+    let leadership =
+        soon(lead_timed(world.client(), world.election("a"), SLOW, CancellationToken::new())).await.unwrap();
     assert_eq!(world.holder().await, ("a".to_owned(), 0));
     let first = world.leases().get(NAME).await.unwrap().spec.unwrap();
     assert_eq!(first.lease_duration_seconds, Some(600));
@@ -155,6 +158,7 @@ async fn a_lease_says_who_leads_as_other_controllers_write_it() {
     assert!(!leadership.lost.is_cancelled());
     leadership.resign().await;
     assert_eq!(world.holder().await, (String::new(), 0));
+    world.place.leave().await;
 }
 
 #[tokio::test]
@@ -162,29 +166,31 @@ async fn whoever_comes_back_under_its_old_name_leads_at_once() {
     let world = World::new().await;
     let never = CancellationToken::new();
     // As a process that is killed: the Lease stands for ten minutes more.
-    drop(soon(lead_timed(world.client(), "home", SLOW, never.clone())).await.unwrap());
-    let again = soon(lead_timed(world.client(), "home", SLOW, never)).await.unwrap();
+    drop(soon(lead_timed(world.client(), world.election("home"), SLOW, never.clone())).await.unwrap());
+    let again = soon(lead_timed(world.client(), world.election("home"), SLOW, never)).await.unwrap();
     assert_eq!(world.holder().await, ("home".to_owned(), 0));
     again.resign().await;
+    world.place.leave().await;
 }
 
 #[tokio::test]
 async fn the_namespace_of_the_lease_is_made_where_it_is_missing() {
     let world = World::new().await;
-    let election =
-        Election { namespace: "new".to_owned(), name: NAME.to_owned(), identity: "a".to_owned(), timing: SLOW };
-    let health = Health::default();
-    let leadership = soon(lead(world.client(), election, &health, CancellationToken::new())).await.unwrap();
-    assert!(Api::<Lease>::namespaced(world.client(), "new").get_opt(NAME).await.unwrap().is_some());
+    let namespace = format!("{}-new", world.namespace);
+    let election = Election { namespace: namespace.clone(), ..world.election("a") };
+    let leadership = soon(lead_timed(world.client(), election, SLOW, CancellationToken::new())).await.unwrap();
+    assert!(Api::<Lease>::namespaced(world.client(), &namespace).get_opt(NAME).await.unwrap().is_some());
     leadership.resign().await;
+    Api::<Namespace>::all(world.client()).delete(&namespace, &DeleteParams::default()).await.unwrap();
+    world.place.leave().await;
 }
 
 #[tokio::test]
 async fn resigning_hands_over_at_once() {
     let world = World::new().await;
     let never = CancellationToken::new();
-    let first = soon(lead_timed(world.client(), "a", SLOW, never.clone())).await.unwrap();
-    let second = tokio::spawn(lead_timed(world.client(), "b", SLOW, never));
+    let first = soon(lead_timed(world.client(), world.election("a"), SLOW, never.clone())).await.unwrap();
+    let second = tokio::spawn(lead_timed(world.client(), world.election("b"), SLOW, never));
     assert!(!first.lost.is_cancelled() && !second.is_finished());
     let lost = first.lost.clone();
     first.resign().await;
@@ -193,16 +199,17 @@ async fn resigning_hands_over_at_once() {
     let second: Leadership = soon(second).await.unwrap().unwrap();
     assert_eq!(world.holder().await, ("b".to_owned(), 1));
     second.resign().await;
+    world.place.leave().await;
 }
 
 #[tokio::test]
 async fn a_holder_that_vanishes_is_followed_by_exactly_one() {
     let world = World::new().await;
     let stop = CancellationToken::new();
-    let vanishing = soon(lead_timed(world.client(), "gone", QUICK, stop.clone())).await.unwrap();
+    let vanishing = soon(lead_timed(world.client(), world.election("gone"), QUICK, stop.clone())).await.unwrap();
     let (stage, mut told) = Stage::new();
     let runs: Vec<_> = ["b", "c"]
-        .map(|name| tokio::spawn(stage.clone().run(world.client(), name.to_owned(), QUICK, stop.clone())))
+        .map(|name| tokio::spawn(stage.clone().run(world.client(), world.election(name), QUICK, stop.clone())))
         .into();
     // As a process that is killed: it renews no more, and does not resign.
     drop(vanishing);
@@ -213,6 +220,7 @@ async fn a_holder_that_vanishes_is_followed_by_exactly_one() {
         soon(run).await.unwrap();
     }
     assert_eq!(world.holder().await.0, "");
+    world.place.leave().await;
 }
 
 #[tokio::test]
@@ -224,9 +232,9 @@ async fn a_holder_that_cannot_renew_stops_before_another_starts() {
     let mut runs = Vec::new();
     for name in ["a", "b", "c"] {
         let line = Line { client: world.client(), is_cut: Arc::default() };
-        let client = Client::new(line.clone(), NAMESPACE);
+        let client = Client::new(line.clone(), "default");
         lines.push((name.to_owned(), line));
-        runs.push(tokio::spawn(stage.clone().run(client, name.to_owned(), QUICK, stop.clone())));
+        runs.push(tokio::spawn(stage.clone().run(client, world.election(name), QUICK, stop.clone())));
     }
     // Each time the leader is cut off, and comes back when another leads.
     for _ in 0..3 {
@@ -242,27 +250,31 @@ async fn a_holder_that_cannot_renew_stops_before_another_starts() {
     for run in runs {
         soon(run).await.unwrap();
     }
+    world.place.leave().await;
 }
 
 #[tokio::test]
 async fn a_lease_that_another_has_taken_is_lost() {
     let world = World::new().await;
-    let leadership = soon(lead_timed(world.client(), "a", SLOW, CancellationToken::new())).await.unwrap();
+    let leadership =
+        soon(lead_timed(world.client(), world.election("a"), SLOW, CancellationToken::new())).await.unwrap();
     let patch = Patch::Merge(serde_json::json!({ "spec": { "holderIdentity": "thief" } }));
     world.leases().patch(NAME, &PatchParams::default(), &patch).await.unwrap();
     soon(leadership.lost.cancelled()).await;
     leadership.resign().await;
     assert_eq!(world.holder().await.0, "thief", "who does not hold the Lease has nothing to resign");
+    world.place.leave().await;
 }
 
 #[tokio::test]
 async fn waiting_ends_when_it_is_told_to_stop() {
     let world = World::new().await;
     let stop = CancellationToken::new();
-    let leadership = soon(lead_timed(world.client(), "a", SLOW, stop.clone())).await.unwrap();
-    let waiting = tokio::spawn(lead_timed(world.client(), "b", SLOW, stop.clone()));
+    let leadership = soon(lead_timed(world.client(), world.election("a"), SLOW, stop.clone())).await.unwrap();
+    let waiting = tokio::spawn(lead_timed(world.client(), world.election("b"), SLOW, stop.clone()));
     stop.cancel();
     assert!(soon(waiting).await.unwrap().is_none());
     assert!(!leadership.lost.is_cancelled(), "the wait was stopped, not the one who leads");
     leadership.resign().await;
+    world.place.leave().await;
 }

@@ -2,7 +2,6 @@
 //!
 //! A named cluster is shared, and an operator looks after all of it: tests take turns there, by a lock on a file.
 
-use crate::world::PATIENCE;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -12,15 +11,21 @@ use kube::{Api, Client, Config, ResourceExt};
 use serde_json::json;
 use std::fs::File;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 use volley_cluster::{Cluster, Options};
 use volley_operator::manifests::{NAME, NAMESPACE, Part, Place as Manifests};
 
+/// An upper bound only: what is waited for usually happens within milliseconds.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 const VARIABLE: &str = "VOLLEY_TEST_KUBECONFIG";
 /// Namespaces of tests carry it, so that what a failed one left is found by the next.
 const LABEL: &str = "volley.sh/test";
 
 pub enum Place {
-    Embedded(Cluster, tempfile::TempDir),
+    Embedded {
+        cluster: Cluster,
+        _folder: tempfile::TempDir,
+    },
     Named {
         client: Client,
         /// Has the rights of the operator's account, and no others.
@@ -37,7 +42,7 @@ impl Place {
                 let folder = tempfile::tempdir().unwrap();
                 let listen = (Ipv4Addr::LOCALHOST, 0).into();
                 let options = Options::new(folder.path(), listen);
-                Place::Embedded(Cluster::start(options).await.unwrap(), folder)
+                Place::Embedded { cluster: Cluster::start(options).await.unwrap(), _folder: folder }
             }
         }
     }
@@ -55,7 +60,7 @@ impl Place {
 
     pub fn client(&self, part: &str) -> Client {
         match self {
-            Place::Embedded(cluster, _) => cluster.client(part),
+            Place::Embedded { cluster, .. } => cluster.client(part),
             Place::Named { operator, .. } if part == "operator" => operator.clone(),
             Place::Named { client, .. } => client.clone(),
         }
@@ -76,7 +81,7 @@ impl Place {
 
     pub async fn leave(self) {
         match self {
-            Place::Embedded(cluster, _) => cluster.stop().await,
+            Place::Embedded { cluster, .. } => cluster.stop().await,
             Place::Named { client, .. } => clear(&client).await,
         }
     }

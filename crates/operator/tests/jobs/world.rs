@@ -1,6 +1,6 @@
 //! A cluster with an operator that can be stopped and started, and what tests do with them.
 
-use crate::place::Place;
+use crate::place::{PATIENCE, Place};
 use http::{Method, Request};
 use kube::Client;
 use serde_json::{Value, json};
@@ -12,8 +12,6 @@ use volley_api::kube::text;
 use volley_api::volcano::{BATCH, BUS, SCHEDULING};
 use volley_operator::health::{Health, Stage};
 
-/// An upper bound only: what is waited for usually happens within milliseconds.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Where the objects of a kind are.
