@@ -411,8 +411,8 @@ fn two_may_remove_one_tree_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let tree = folder.path().join("tree");
     for number in 0..300 {
-        std::fs::create_dir_all(tree.join(format!("{number}/a"))).unwrap();
-        std::fs::write(tree.join(format!("{number}/a/b")), "").unwrap();
+        fs::create_dir_all(tree.join(format!("{number}/a"))).unwrap();
+        fs::write(tree.join(format!("{number}/a/b")), "").unwrap();
     }
     std::thread::scope(|threads| {
         let removers: Vec<_> = (0..2).map(|_| threads.spawn(|| tree::remove(&tree))).collect();
