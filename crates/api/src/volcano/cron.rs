@@ -47,15 +47,17 @@ pub fn check(cron: &Value) -> Vec<FieldError> {
 fn check_times(spec: &Place) {
     let schedule = spec.text("schedule");
     if schedule.contains("TZ") {
-        spec.wrong("schedule", "cannot use TZ or CRON_TZ in schedule, use timeZone field instead");
+        let detail = "schedule should not contain TZ or CRON_TZ, TZ should only be set in the timeZone field";
+        spec.wrong("schedule", detail);
     } else if schedule.is_empty() {
-        spec.required("schedule", "");
+        spec.required("schedule", "schedule is required, but got empty");
     } else if let Err(why) = check_schedule(schedule) {
-        spec.wrong("schedule", &why);
+        spec.wrong("schedule", &format!("schedule is not a valid cron expression: {why}"));
     }
     let Some(zone) = spec.get("timeZone").as_str() else { return };
     if zone.eq_ignore_ascii_case("local") {
-        spec.wrong("timeZone", &format!("unknown time zone {zone}"));
+        let detail = "timeZone can't be Local, and must be defined in https://www.iana.org/time-zones";
+        spec.wrong("timeZone", detail);
     } else if let Err(why) = check_time_zone(zone) {
         spec.wrong("timeZone", &why);
     }

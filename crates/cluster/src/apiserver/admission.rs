@@ -61,6 +61,10 @@ impl ApiServer {
             }
             ("", "Service") => self.assign_addresses(call, object, None)?,
             ("batch", "CronJob") => check_zone(call, object, None)?,
+            ("batch.volcano.sh", "CronJob") => {
+                self.fill_training(call, object, None);
+                check_zone(call, object, None)?;
+            }
             ("rbac.authorization.k8s.io", _) => self.check_escalation(call, object)?,
             _ => self.fill_training(call, object, None),
         }
@@ -115,6 +119,10 @@ impl ApiServer {
             ("", "Pod") => admit::tolerations(new),
             ("", "PersistentVolumeClaim") => self.check_growth(call, new, old)?,
             ("batch", "CronJob") => check_zone(call, new, Some(old))?,
+            ("batch.volcano.sh", "CronJob") => {
+                self.fill_training(call, new, Some(old));
+                check_zone(call, new, Some(old))?;
+            }
             ("rbac.authorization.k8s.io", _) if without_metadata(new) != without_metadata(old) => {
                 self.check_escalation(call, new)?;
             }
