@@ -37,6 +37,7 @@ use lead::{Election, lead};
 use queue::Queue;
 use rate::Limiter;
 use shell::{Readiness, Shell};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use volley_turns::events::Reporter;
@@ -49,6 +50,12 @@ pub struct Options {
     /// How one of several replicas is chosen; without it there is only this one.
     pub election: Option<Election>,
     pub rate: Rate,
+    /// Objects looked at side by side; the visits mostly wait for the server.
+    pub visits: usize,
+    /// The only namespace that is looked at, if there is one.
+    pub namespace: Option<String>,
+    /// The training kinds that are looked after, in small letters; none means all.
+    pub schemes: BTreeSet<String>,
     /// Whether PodGroups are admitted here, for want of a gang scheduler.
     pub admits_groups: bool,
     /// Where it says how it is.
@@ -62,6 +69,7 @@ pub struct Rate {
     pub burst: u32,
 }
 
+const VISITS_DEFAULT: usize = 16;
 /// A large job's pods are made within a second or two, and other clients of a shared server hardly notice.
 const RATE_DEFAULT: Rate = Rate { per_second: 200, burst: 400 };
 
@@ -72,6 +80,9 @@ impl Default for Options {
             training: volley_plan::job::training::Settings::default(),
             election: None,
             rate: RATE_DEFAULT,
+            visits: VISITS_DEFAULT,
+            namespace: None,
+            schemes: BTreeSet::new(),
             admits_groups: true,
             health: Arc::default(),
         }

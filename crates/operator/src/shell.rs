@@ -18,8 +18,6 @@ use tokio::task::JoinSet;
 use volley_api::volcano;
 use volley_turns::events::Reporter;
 
-/// Visits at work at the same time. They mostly wait for the server.
-const VISITS_MAX: usize = 16;
 /// From this many failures in a row on, a key's error is worth a line in the log: about half a second of retries.
 const FAILURES_QUIET_MAX: u32 = 7;
 
@@ -125,7 +123,7 @@ impl Shell {
     pub async fn work(self: Arc<Self>) {
         self.readiness.wait().await;
         self.health.set(Stage::Working);
-        let permits = Arc::new(Semaphore::new(VISITS_MAX));
+        let permits = Arc::new(Semaphore::new(self.options.visits));
         let mut visits = JoinSet::new();
         loop {
             let Ok(permit) = permits.clone().acquire_owned().await else { return };

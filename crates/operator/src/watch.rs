@@ -32,7 +32,7 @@ pub async fn run(shell: Arc<Shell>) {
         match event {
             Ok(Event::Init) => listed.clear(),
             Ok(Event::InitApply(definition) | Event::Apply(definition)) => {
-                let Some(kind) = defined(definition.metadata.name.as_deref()) else { continue };
+                let Some(kind) = defined(&shell, definition.metadata.name.as_deref()) else { continue };
                 listed.insert(kind);
                 running.entry(kind).or_insert_with(|| {
                     shell.readiness.expect(kind);
@@ -40,7 +40,7 @@ pub async fn run(shell: Arc<Shell>) {
                 });
             }
             Ok(Event::Delete(definition)) => {
-                if let Some(kind) = defined(definition.metadata.name.as_deref()) {
+                if let Some(kind) = defined(&shell, definition.metadata.name.as_deref()) {
                     leave(&shell, kind, running.remove(kind));
                 }
             }
@@ -54,9 +54,15 @@ pub async fn run(shell: Arc<Shell>) {
     }
 }
 
-fn defined(name: Option<&str>) -> Option<&'static Kind> {
+/// The kind that a definition is of, if it is one that we look after.
+fn defined(shell: &Shell, name: Option<&str>) -> Option<&'static Kind> {
+    let schemes = &shell.options.schemes;
+    let is_wanted = |kind: &Kind| {
+        let is_training = kind.training.is_some();
+        !is_training || schemes.is_empty() || schemes.contains(&kind.resource.kind.to_lowercase())
+    };
     let mut custom = KINDS.iter().filter(|kind| kind.source == Source::Custom);
-    custom.find(|kind| Some(&*kind.definition()) == name)
+    custom.find(|kind| Some(&*kind.definition()) == name && is_wanted(kind))
 }
 
 /// The kind is no more, and neither are its objects.
@@ -71,7 +77,11 @@ fn leave(shell: &Shell, kind: &'static Kind, task: Option<AbortHandle>) {
 
 /// Follows one kind.
 async fn follow(shell: Arc<Shell>, kind: &'static Kind) {
-    let api: Api<DynamicObject> = Api::all_with(shell.calls.client().clone(), &kind.resource);
+    let client = shell.calls.client().clone();
+    let api: Api<DynamicObject> = match &shell.options.namespace {
+        Some(namespace) if kind.is_namespaced => Api::namespaced_with(client, namespace, &kind.resource),
+        _ => Api::all_with(client, &kind.resource),
+    };
     let mut stream = pin!(watcher(api, watcher::Config::default()).default_backoff());
     // What was known before a new list began and is not in it has gone meanwhile.
     let mut before = BTreeMap::new();

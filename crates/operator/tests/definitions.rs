@@ -99,3 +99,31 @@ async fn a_strict_cluster_admits_what_upstream_does() {
         cluster.stop().await;
     }
 }
+
+// PT-CFG-1
+#[tokio::test]
+async fn only_the_namespace_and_the_kinds_that_were_named_are_looked_after() {
+    let (cluster, _home) = start(RULES).await;
+    let local = cluster.server().local("test");
+    local.create("", "namespaces", "", json!({"metadata": {"name": "mine"}})).await.unwrap();
+    let options = volley_operator::Options {
+        namespace: Some("mine".to_owned()),
+        schemes: ["pytorchjob".to_owned()].into(),
+        ..volley_operator::Options::default()
+    };
+    let stop = CancellationToken::new();
+    let operator = tokio::spawn(volley_operator::run(cluster.client("operator"), options, stop.clone()));
+    local.create("kubeflow.org", "pytorchjobs", "default", torch("x")).await.unwrap();
+    let mut other = torch("y");
+    other["spec"] = json!({"xgbReplicaSpecs": other["spec"]["pytorchReplicaSpecs"]});
+    other["spec"]["xgbReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]["name"] = json!("xgboost");
+    local.create("kubeflow.org", "xgboostjobs", "mine", other).await.unwrap();
+    // It came last; when it has its pod, the others' turn would have been over.
+    local.create("kubeflow.org", "pytorchjobs", "mine", torch("z")).await.unwrap();
+    until("the job has its pod", || local.get("", "pods", "mine", "z-master-0").is_some()).await;
+    assert!(local.get("", "pods", "default", "x-master-0").is_none());
+    assert!(local.get("", "pods", "mine", "y-master-0").is_none());
+    stop.cancel();
+    operator.await.unwrap().unwrap();
+    cluster.stop().await;
+}

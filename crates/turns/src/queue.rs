@@ -209,6 +209,7 @@ mod tests {
         std::iter::from_fn(|| state.take()).map(|key| key.1).collect()
     }
 
+    // CTL-2
     #[tokio::test(start_paused = true)]
     async fn a_key_is_held_once_and_worked_on_by_one_worker() {
         let queue = Queue::default();

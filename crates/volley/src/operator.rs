@@ -19,10 +19,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+use volley_api::kubeflow::kinds::ROWS;
 use volley_operator::lead::Election;
 use volley_operator::manifests::{NAME, NAMESPACE};
 use volley_operator::{Options, Rate};
+use volley_plan::job::training::Gate;
 use volley_plan::lease::USUAL;
+
+/// The reference's number.
+const GATE_TRIES_DEFAULT: u32 = 100;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -58,9 +63,12 @@ struct Run {
     /// The context in it [default: the current one]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// The namespace of the Lease that says who works [default: the pod's own, or volley-system]
-    #[arg(long, value_name = "NAME", env = "POD_NAMESPACE", hide_env = true)]
+    /// Look at this namespace only [default: all]
+    #[arg(long, value_name = "NAME", env = "KUBEFLOW_NAMESPACE", hide_env = true)]
     namespace: Option<String>,
+    /// Look after this kind of Kubeflow's only, such as pytorchjob; may be repeated [default: all]
+    #[arg(long = "enable-scheme", value_name = "KIND", value_parser = scheme)]
+    schemes: Vec<String>,
     #[command(flatten)]
     jobs: OperatorArgs,
     /// Work only while no other replica does
@@ -74,6 +82,12 @@ struct Run {
         action = clap::ArgAction::Set
     )]
     leader_elect: bool,
+    /// The Lease that says who works
+    #[arg(long, value_name = "NAME", default_value = NAME)]
+    leader_election_id: String,
+    /// The namespace of that Lease [default: the pod's own, or volley-system]
+    #[arg(long, value_name = "NAME", env = "POD_NAMESPACE", hide_env = true)]
+    lease_namespace: Option<String>,
     /// Where /healthz, /readyz and /metrics answer, such as :8081 [default: nowhere]
     #[arg(long, value_name = "ADDR", alias = "metrics-bind-address")]
     health_probe_bind_address: Option<String>,
@@ -83,6 +97,27 @@ struct Run {
     /// Calls at once after a rest
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     kube_api_burst: Option<u32>,
+    /// Jobs looked at side by side
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    controller_threads: Option<u16>,
+    /// Let PyTorchJobs' workers wait for their master in an init container of this image
+    #[arg(long, value_name = "IMAGE")]
+    pytorch_init_container_image: Option<String>,
+    /// How often that container looks for the master, every two seconds [default: 100]
+    #[arg(long, value_name = "N", requires = "pytorch_init_container_image")]
+    pytorch_init_container_max_tries: Option<u32>,
+    /// The image that brings kubectl to MPIJobs' launchers
+    #[arg(long, value_name = "IMAGE")]
+    mpi_kubectl_delivery_image: Option<String>,
+}
+
+/// A kind of Kubeflow's, in whatever letters.
+fn scheme(word: &str) -> Result<String, String> {
+    let names = || ROWS.iter().map(|row| row.name);
+    match names().find(|name| name.eq_ignore_ascii_case(word)) {
+        Some(name) => Ok(name.to_lowercase()),
+        None => Err(format!("the kinds are {}", names().collect::<Vec<_>>().join(", "))),
+    }
 }
 
 impl OperatorVerb {
@@ -105,7 +140,7 @@ impl Run {
         tracing::info!("the cluster is {}", config.cluster_url);
         let client = Client::try_from(config)?;
         let options = self.options();
-        preflight::check(&client, options.election.as_ref()).await?;
+        preflight::check(&client, &options).await?;
         let stop = CancellationToken::new();
         tokio::spawn(until_signal(stop.clone())?);
         if let Some(address) = &self.health_probe_bind_address {
@@ -141,9 +176,19 @@ impl Run {
             per_second: self.kube_api_qps.unwrap_or(options.rate.per_second),
             burst: self.kube_api_burst.unwrap_or(options.rate.burst),
         };
+        options.visits = self.controller_threads.map_or(options.visits, usize::from);
+        options.namespace = self.namespace.clone().filter(|name| !name.is_empty());
+        options.schemes = self.schemes.iter().cloned().collect();
+        if let Some(image) = &self.pytorch_init_container_image {
+            let tries = self.pytorch_init_container_max_tries.unwrap_or(GATE_TRIES_DEFAULT);
+            options.training.gate = Gate::init_container(image, tries);
+        }
+        if let Some(image) = &self.mpi_kubectl_delivery_image {
+            options.training.kubectl_image = image.clone();
+        }
         options.election = self.leader_elect.then(|| Election {
-            namespace: self.namespace.clone().unwrap_or_else(|| NAMESPACE.to_owned()),
-            name: NAME.to_owned(),
+            namespace: self.lease_namespace.clone().unwrap_or_else(|| NAMESPACE.to_owned()),
+            name: self.leader_election_id.clone(),
             identity: identity(),
             timing: USUAL,
         });

@@ -3,20 +3,27 @@
 use anyhow::{Context, Result, bail};
 use k8s_openapi::api::authorization::v1::{SelfSubjectRulesReview, SelfSubjectRulesReviewSpec};
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use std::collections::BTreeSet;
-use volley_operator::lead::Election;
+use volley_api::volcano::SCHEDULING;
+use volley_operator::Options;
 use volley_operator::manifests::{self, Grant};
+use volley_plan::job::training::Gang;
 
 /// A message that names more is not read.
 const NAMED_MAX: usize = 12;
+/// Where the PodGroups of scheduler-plugins are.
+const PLUGINS: &str = "scheduling.x-k8s.io/v1alpha1";
 const CRDS: &str = "hint: `volley operator manifests --only crds | kubectl apply -f -` installs them";
 const RBAC: &str = "hint: `volley operator manifests --only rbac | kubectl apply -f -` makes an account with these rights; \
                     run the operator as it, or have an administrator bind its ClusterRole to you";
 
 /// Fails when the operator could do nothing, and warns when it could do only a part.
-pub async fn check(client: &Client, election: Option<&Election>) -> Result<()> {
+pub async fn check(client: &Client, options: &Options) -> Result<()> {
+    let election = options.election.as_ref();
+    check_groups(client, options.training.gang.as_ref()).await?;
     let missing = missing_kinds(client).await?;
     if missing.len() == manifests::kinds().len() {
         bail!("none of the kinds that the operator looks after is defined on this cluster: {}\n{CRDS}", some(&missing));
@@ -50,11 +57,29 @@ async fn missing_kinds(client: &Client) -> Result<Vec<String>> {
     Ok(missing.map(|(version, plural)| format!("{plural}.{}", version.split('/').next().unwrap_or_default())).collect())
 }
 
+/// Jobs that wait for a PodGroup that nobody can make would wait for ever (PT-CFG-1).
+async fn check_groups(client: &Client, gang: Option<&Gang>) -> Result<()> {
+    let (version, scheduler) = match gang {
+        None => return Ok(()),
+        Some(Gang::Volcano) => (SCHEDULING, "volcano"),
+        Some(Gang::Plugins(name)) => (PLUGINS, name.as_str()),
+    };
+    let is_served = |list: &APIResourceList| list.resources.iter().any(|found| found.kind == "PodGroup");
+    match client.list_api_group_resources(version).await {
+        Ok(list) if is_served(&list) => Ok(()),
+        Ok(_) | Err(kube::Error::Api(_)) => bail!(
+            "--gang-scheduler-name is `{scheduler}`, and its PodGroup ({version}) is not defined on this cluster\n\
+             hint: install that scheduler's definitions, or leave the option out"
+        ),
+        Err(error) => Err(error).context("failed to ask the cluster which kinds it serves"),
+    }
+}
+
 async fn check_namespace(client: &Client, name: &str) -> Result<()> {
     match Api::<Namespace>::all(client.clone()).get_opt(name).await {
         Ok(None) => bail!(
             "the namespace `{name}`, where replicas agree on who works, is not there\nhint: `kubectl create namespace \
-             {name}`, or name another with --namespace; --leader-elect=false works without, if this is the only replica"
+             {name}`, or name another with --lease-namespace; --leader-elect=false works without, if this is the only replica"
         ),
         // Who may not look at namespaces may still use one.
         Ok(Some(_)) | Err(kube::Error::Api(_)) => Ok(()),

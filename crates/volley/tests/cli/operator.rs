@@ -54,6 +54,7 @@ fn manifests_are_for_the_image_and_the_namespace_that_were_asked_for() {
     assert!(text.contains("image: lan/volley:7\n") && text.contains("namespace: here\n"), "{text}");
 }
 
+// PT-CFG-1
 #[tokio::test]
 async fn it_leads_until_it_is_told_to_stop_and_then_resigns() {
     let world = World::new();
@@ -71,11 +72,14 @@ async fn it_leads_until_it_is_told_to_stop_and_then_resigns() {
         }
     }
     let kubeconfig = kubeconfig.to_str().unwrap();
-    let homeless = world.run(&["operator", "--kubeconfig", kubeconfig, "--namespace", "nowhere"]);
+    let homeless = world.run(&["operator", "--kubeconfig", kubeconfig, "--lease-namespace", "nowhere"]);
     assert!(stderr(&homeless).contains("hint: `kubectl create namespace nowhere`"), "{}", stderr(&homeless));
 
+    let unplaced = world.run(&["operator", "--kubeconfig", kubeconfig, "--gang-scheduler-name", "scheduler-plugins"]);
+    assert!(stderr(&unplaced).contains("its PodGroup (scheduling.x-k8s.io/v1alpha1) is not defined"), "{unplaced:?}");
+
     let leases: Api<Lease> = Api::namespaced(client, "kube-system");
-    let arguments = ["operator", "--kubeconfig", kubeconfig, "--namespace", "kube-system"];
+    let arguments = ["operator", "--kubeconfig", kubeconfig, "--lease-namespace", "kube-system"];
     let mut operator = tokio::process::Command::from(world.command(&arguments));
     let mut operator = operator.kill_on_drop(true).stderr(Stdio::null()).spawn().unwrap();
     holder(&leases, |holder| !holder.is_empty()).await;
