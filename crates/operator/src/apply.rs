@@ -8,13 +8,12 @@ use crate::cache::{controller, place};
 use crate::calls::{self, Address};
 use crate::kinds;
 use crate::shell::Shell;
-use futures::future::join_all;
 use serde_json::Value;
 use std::time::Duration;
 use volley_api::kube::text;
-use volley_plan::control::runs::runs;
 use volley_plan::control::{Action, Event, Plan, Propagation, Target};
 use volley_plan::job::volcano::failure;
+use volley_turns::deeds::carry_out;
 
 /// Calls in flight for one plan.
 const CALLS_MAX: usize = 32;
@@ -55,15 +54,8 @@ pub type Complaint<'a> = &'a (dyn Fn(&Action, &str) -> Option<Event> + Sync);
 impl Shell {
     /// Applies the plan; its events are reported once all actions have landed.
     pub async fn apply(&self, plan: Plan, complaint: Complaint<'_>) -> Synced {
-        for mut run in runs(plan.actions) {
-            let mut at_once = 1;
-            while !run.is_empty() {
-                let batch: Vec<Action> = run.drain(..run.len().min(at_once)).collect();
-                let results = join_all(batch.iter().map(|action| self.act(action, complaint))).await;
-                results.into_iter().collect::<Result<(), _>>()?;
-                at_once = (at_once * 2).min(CALLS_MAX);
-            }
-        }
+        let act = |action: Action| async move { self.act(&action, complaint).await };
+        carry_out(plan.actions, CALLS_MAX, act).await?;
         plan.events.into_iter().for_each(|event| self.reporter.report(event));
         Ok(plan.requeue_after.map(Duration::from_secs))
     }
@@ -147,7 +139,7 @@ impl Shell {
         let kind = kind_of(action, &target.api_version, &target.kind)?;
         let namespace = target.namespace.as_deref().unwrap_or_default();
         let address = Address { kind, namespace, name: &target.name };
-        match self.calls.patch(address, subresource, &guarded(patch, target)).await {
+        match self.calls.patch(address, subresource, &target.guard(patch.clone())).await {
             Ok(patched) => self.learn(kind, patched),
             Err(error) if calls::code(&error) == 404 => {}
             Err(error) => return Err(self.failed(action, error, complaint)),
@@ -174,15 +166,6 @@ fn owner(object: &Value) -> Option<&str> {
     controller(object).map(|owner| text(owner, "uid"))
 }
 
-/// The patch, refused if another object has taken the target's name.
-fn guarded(patch: &Value, target: &Target) -> Value {
-    let mut patch = patch.clone();
-    if !target.uid.is_empty() && patch.is_object() {
-        patch["metadata"]["uid"] = target.uid.as_str().into();
-    }
-    patch
-}
-
 fn said(action: &Action) -> String {
     let (verb, target) = match action {
         Action::Create { object, .. } => {
@@ -194,19 +177,4 @@ fn said(action: &Action) -> String {
         Action::PatchStatus { target, .. } => ("write the status of", target),
     };
     format!("{verb} {} `{}/{}`", target.kind, target.namespace.as_deref().unwrap_or_default(), target.name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn a_patch_names_the_uid_that_it_is_meant_for() {
-        let mut target = volley_plan::job::head::target_of(&json!({"metadata": {"name": "j", "uid": "u"}}));
-        let patch = json!({"metadata": {"resourceVersion": "3"}});
-        assert_eq!(guarded(&patch, &target), json!({"metadata": {"resourceVersion": "3", "uid": "u"}}));
-        target.uid.clear();
-        assert_eq!(guarded(&patch, &target), patch);
-    }
 }

@@ -11,8 +11,8 @@ use serde_json::Value;
 use std::time::Duration;
 use volley_api::kube::status::ApiError;
 use volley_api::kube::text;
-use volley_plan::control::runs::runs;
 use volley_plan::control::{Action, Event, EventType, Plan, Propagation, Target};
+use volley_turns::deeds::carry_out;
 
 /// Calls in flight for one plan; the store commits up to 512 at once, and other plans have calls too.
 const CALLS_MAX: usize = 64;
@@ -51,15 +51,7 @@ impl Shell {
     /// Applies the plan; its events are reported once all actions have landed.
     pub async fn apply(&self, name: &'static str, plan: Plan) -> Synced {
         let again = plan.requeue_after.map(Duration::from_secs);
-        for mut run in runs(plan.actions) {
-            let mut at_once = 1;
-            while !run.is_empty() {
-                let batch: Vec<Action> = run.drain(..run.len().min(at_once)).collect();
-                let results = join_all(batch.into_iter().map(|action| self.act(name, action))).await;
-                results.into_iter().collect::<Result<(), _>>()?;
-                at_once = (at_once * 2).min(CALLS_MAX);
-            }
-        }
+        carry_out(plan.actions, CALLS_MAX, |action| self.act(name, action)).await?;
         plan.events.into_iter().for_each(|event| self.reporter.report(event));
         Ok(again)
     }
@@ -133,20 +125,12 @@ impl Shell {
         let result = match local.plural_of(&target.api_version, &target.kind) {
             Ok((group, plural)) => {
                 let place = (target.namespace.as_deref().unwrap_or_default(), &*target.name);
-                local.modify(&group, &plural, place, subresource, Change::MergePatch(guarded(patch, target))).await
+                local.modify(&group, &plural, place, subresource, Change::MergePatch(target.guard(patch))).await
             }
             Err(error) => Err(error),
         };
         result.map(drop).map_err(|error| SyncError::of(said("patch", target), error))
     }
-}
-
-/// The patch, refused if another object has taken the target's name.
-fn guarded(mut patch: Value, target: &Target) -> Value {
-    if !target.uid.is_empty() && patch.is_object() {
-        patch["metadata"]["uid"] = target.uid.as_str().into();
-    }
-    patch
 }
 
 fn said(verb: &str, target: &Target) -> String {

@@ -151,6 +151,14 @@ pub struct Target {
 }
 
 impl Target {
+    /// The patch, refused if another object has taken this one's name.
+    pub fn guard(&self, mut patch: Value) -> Value {
+        if !self.uid.is_empty() && patch.is_object() {
+            patch["metadata"]["uid"] = self.uid.as_str().into();
+        }
+        patch
+    }
+
     pub fn of<T: Resource + Metadata<Ty = ObjectMeta>>(object: &T) -> Self {
         let metadata = object.metadata();
         Target {
@@ -288,4 +296,18 @@ pub(crate) fn difference(old: &Value, new: &Value) -> Option<Value> {
         patch.insert(key.clone(), Value::Null);
     }
     Some(Value::Object(patch))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    #[test]
+    fn a_patch_names_the_uid_that_it_is_meant_for() {
+        let mut target = crate::job::head::target_of(&json!({"metadata": {"name": "j", "uid": "u"}}));
+        let patch = json!({"metadata": {"resourceVersion": "3"}});
+        assert_eq!(target.guard(patch.clone()), json!({"metadata": {"resourceVersion": "3", "uid": "u"}}));
+        target.uid.clear();
+        assert_eq!(target.guard(patch.clone()), patch);
+    }
 }
