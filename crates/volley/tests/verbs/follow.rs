@@ -61,16 +61,21 @@ fn a_container_that_restarts_goes_on_under_the_same_name() {
     pod["spec"]["restartPolicy"] = json!("OnFailure");
     let flag = world.path("signals/failed");
     let script = pod["spec"]["containers"][0]["command"][2].as_str().unwrap().to_owned();
-    let script = format!("[ -e {flag} ] || {{ touch {flag}; echo it fails; exit 3; }}; {script}");
+    // It fails only when it is being followed: a reader that comes later sees the second run alone.
+    let fails =
+        format!("echo it begins; until [ -e {flag}-now ]; do sleep 0.05; done; touch {flag}; echo it fails; exit 3");
+    let script = format!("[ -e {flag} ] || {{ {fails}; }}; {script}");
     pod["spec"]["containers"][0]["command"][2] = json!(script);
     world.apply(&pod);
     let following = Running::start(world.command(&["logs", "-f", "again"]));
+    assert_eq!(following.line(), "it begins");
+    fs::write(format!("{flag}-now"), "").unwrap();
     assert_eq!(following.line(), "it fails");
     world.signal("again", 0);
     assert_eq!(following.line(), "line 0");
     assert_eq!(following.end(), 0);
     assert_eq!(world.volley(&["logs", "again"]), "line 0\n");
-    assert_eq!(world.volley(&["logs", "again", "--previous"]), "it fails\n");
+    assert_eq!(world.volley(&["logs", "again", "--previous"]), "it begins\nit fails\n");
 }
 
 #[test]
