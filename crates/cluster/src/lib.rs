@@ -27,6 +27,7 @@ use tokio_util::task::TaskTracker;
 use volley_api::kubeflow::Rules;
 use volley_plan::access::User;
 use volley_plan::admit::training::RULES;
+use volley_scheduler::policy::Source;
 
 /// How a cluster is started.
 #[derive(Debug, Clone)]
@@ -41,12 +42,14 @@ pub struct Options {
     pub node: Option<NodeOptions>,
     /// What training jobs are held to.
     pub training: Rules,
+    /// How pods are placed.
+    pub policy: Source,
 }
 
 impl Options {
     /// A cluster without a node, under the usual rules.
     pub fn new(home: impl Into<PathBuf>, listen: SocketAddr) -> Options {
-        Options { home: home.into(), listen, names: Vec::new(), node: None, training: RULES }
+        Options { home: home.into(), listen, names: Vec::new(), node: None, training: RULES, policy: Source::default() }
     }
 }
 
@@ -108,7 +111,8 @@ impl Cluster {
             }
         }
         // After the node, so that the first round of scheduling finds it ready.
-        let controllers = controllers::run(cluster.server.clone(), cluster.home.clone(), cluster.stop.clone());
+        let controllers =
+            controllers::run(cluster.server.clone(), cluster.home.clone(), options.policy, cluster.stop.clone());
         cluster.tasks.spawn(controllers);
         Ok(cluster)
     }
