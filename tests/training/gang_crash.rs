@@ -70,10 +70,6 @@ async fn furnish(client: &Client) {
         let status = json!({"capacity": allocatable, "allocatable": allocatable, "conditions": ready});
         make(&nodes, json!({"metadata": {"name": format!("pretend-{number}")}, "status": status})).await;
     }
-    let queues = custom("scheduling.volcano.sh/v1beta1", "Queue", "queues");
-    let queues: Api<DynamicObject> = Api::all_with(client.clone(), &queues);
-    let queue = json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "default"}, "spec": {"weight": 1}});
-    make(&queues, queue).await;
     let class = json!({"metadata": {"name": "above"}, "value": 1000});
     make(&Api::<k8s_openapi::api::scheduling::v1::PriorityClass>::all(client.clone()), class).await;
 }

@@ -24,13 +24,12 @@ fn pod(name: &str, scheduler: &str, gpus: u32) -> Value {
 }
 
 impl World {
-    /// A world with these nodes and the default queue.
+    /// A world with these nodes.
     async fn with_nodes(nodes: &[(&str, u32)]) -> World {
         let world = World::start().await;
         for (name, gpus) in nodes {
             world.create(NODES, node(name, *gpus)).await;
         }
-        world.queue("default", json!({})).await;
         world
     }
 
@@ -215,7 +214,6 @@ async fn a_gang_that_was_bound_in_part_is_completed_or_given_back() {
     for (gpus, is_completed) in [(4, true), (2, false)] {
         let world = World::start_after(volley_cluster::store::Options::default(), async |world: &World| {
             world.create(NODES, node("a", gpus)).await;
-            world.queue("default", json!({})).await;
             world.gang("g", json!({"minMember": 2, "queue": "default"}), 2, 2).await;
             world.patch(GROUPS, "g", json!({"status": {"phase": "Inqueue"}})).await;
             let first = world.get(PODS, "g-0").unwrap();
@@ -240,18 +238,19 @@ async fn the_policy_is_read_from_volcanos_configmap_and_a_bad_one_changes_nothin
     let namespace = json!({"metadata": {"name": "volcano-system"}});
     world.local().create("", "namespaces", "", namespace).await.unwrap();
     let map = |text: &str| json!({"metadata": {"name": "volcano-scheduler-configmap"}, "data": {"volcano-scheduler.conf": text}});
-    let calm = "actions: \"enqueue, allocate\"\ntiers:\n- plugins:\n  - name: priority\n  - name: predicates\n";
+    let calm = "actions: \"enqueue, allocate\"\ntiers:\n- plugins:\n  - name: priority\n  - name: tdm\n";
     world.local().create("", "configmaps", "volcano-system", map(calm)).await.unwrap();
     let write = async |text: &str| {
         let patch = json!({"data": {"volcano-scheduler.conf": text}});
         world.local().patch("", "configmaps", "volcano-system", "volcano-scheduler-configmap", patch).await.unwrap();
     };
-    write("actions: \"enqueue, dance\"\n").await;
-    let told = || {
+    let is_told = |word: &str| {
         let events = world.local().list("", "events", "volcano-system");
-        events.iter().any(|event| text(event, "message").contains("dance"))
+        events.iter().any(|event| text(event, "message").contains(word))
     };
-    world.until_true("the bad one is told", told).await;
+    world.until_true("what has no meaning is told", || is_told("tdm")).await;
+    write("actions: \"enqueue, dance\"\n").await;
+    world.until_true("the bad one is told", || is_told("dance")).await;
     let class = json!({"metadata": {"name": "high"}, "value": 1000});
     world.create(("scheduling.k8s.io", "priorityclasses"), class).await;
     world.gang("low", json!({"minMember": 1, "queue": "default"}), 1, 2).await;
