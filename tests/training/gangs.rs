@@ -38,7 +38,8 @@ fn a_job_that_does_not_fit_waits_whole_and_starts_by_itself_when_room_appears() 
     world.apply(&vcjob("waits", 2, 2, "echo started").to_string());
     let told = eventually("the reason", || Some(reasons(&world)).filter(|told| told.contains("together")));
     assert!(told.contains("needs 4 nvidia.com/gpu together, 1 free"), "{told}");
-    let pods = world.kubectl(&["get", "pods", "-l", "volcano.sh/job-name=waits", "-o", "jsonpath={.items[*].spec.nodeName}"]);
+    let pods =
+        world.kubectl(&["get", "pods", "-l", "volcano.sh/job-name=waits", "-o", "jsonpath={.items[*].spec.nodeName}"]);
     assert_eq!(pods, "", "nothing of it is placed");
     world.kubectl(&["delete", "vcjob", "holder"]);
     until_phase(&world, "waits", "Completed");
@@ -59,7 +60,8 @@ fn a_more_important_job_takes_the_place_of_another_which_starts_again_after_it()
     high["spec"]["priorityClassName"] = json!("high");
     world.apply(&high.to_string());
     until_phase(&world, "high", "Completed");
-    let retries = || world.run(&["get", "vcjob", "low", "-o", "jsonpath={.status.retryCount} {.status.running}"]).stdout;
+    let retries =
+        || world.run(&["get", "vcjob", "low", "-o", "jsonpath={.status.retryCount} {.status.running}"]).stdout;
     eventually("the other runs again", || (retries() == "1 2").then_some(()));
 }
 

@@ -69,7 +69,6 @@ impl Run {
                 let folder = tempfile::tempdir().unwrap();
                 let server = Server::start(&folder.path().join("home")).await;
                 let client = server.client.clone();
-                furnish(&client).await;
                 (Place::Own { folder, _server: server }, client)
             }
             Some(path) => {
@@ -180,13 +179,6 @@ impl Run {
         }
         left
     }
-}
-
-/// Groups are let in by what the nodes could hold. Pods are moved without them, so this one takes none: it is never ready.
-async fn furnish(client: &Client) {
-    let allocatable = json!({"cpu": "1000", "memory": "1Ti", "pods": "10000"});
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "storm"}, "status": {"allocatable": allocatable}});
-    call(client, Move { method: http::Method::POST, path: "/api/v1/nodes".to_owned(), body: node }).await;
 }
 
 /// The name of a group ends in its job's uid.

@@ -103,7 +103,8 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> R
     let health = options.health.clone();
     let version = client.apiserver_version().await.map_err(|error| OperatorError::Unreachable(Box::new(error)))?;
     let mut options = options;
-    options.scheduler = options.scheduler.filter(|_| is_ours_to_schedule(&version.git_version, options.namespace.as_deref()));
+    options.scheduler =
+        options.scheduler.filter(|_| is_ours_to_schedule(&version.git_version, options.namespace.as_deref()));
     while !stop.is_cancelled() {
         health.set(Stage::Starting);
         let Some(election) = options.election.clone() else {
@@ -129,7 +130,9 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> R
 /// The embedded cluster places pods itself, and nobody can who sees only a part of them.
 fn is_ours_to_schedule(version: &str, namespace: Option<&str>) -> bool {
     if let Some(namespace) = namespace {
-        tracing::warn!("pods are not placed by this operator: it looks at namespace `{namespace}` only, and nodes are shared");
+        tracing::warn!(
+            "pods are not placed by this operator: it looks at namespace `{namespace}` only, and nodes are shared"
+        );
     }
     namespace.is_none() && !version.contains(EMBEDDED)
 }

@@ -140,11 +140,7 @@ mod tests {
         let owned = |api_version: &str, kind: &str| json!([{"apiVersion": api_version, "kind": kind, "name": "x", "uid": "u", "controller": true}]);
         let pod = |owners: Value, more: Value| json!({"metadata": {"namespace": "n", "name": "p", "ownerReferences": owners, "annotations": more}, "spec": {"schedulerName": "volcano"}});
         let cases = [
-            (
-                own::pod(),
-                pod(owned(BATCH, "Job"), json!({keys::GROUP: "g"})),
-                vec!["Job.batch.volcano.sh n/x"],
-            ),
+            (own::pod(), pod(owned(BATCH, "Job"), json!({keys::GROUP: "g"})), vec!["Job.batch.volcano.sh n/x"]),
             (
                 own::pod(),
                 pod(owned("kubeflow.org/v1", "PyTorchJob"), json!({keys::GROUP: "g"})),

@@ -79,8 +79,12 @@ impl Shell {
         for batch in batches {
             batch.deeds.iter().for_each(|deed| self.view.assume(&deed.pod, &deed.node));
             *self.binding.entry(batch.gang.clone()).or_default() += 1;
-            let tools =
-                Tools { calls: self.calls.clone(), permits: self.binds.clone(), reporter: self.reporter.clone(), metrics: self.metrics.clone() };
+            let tools = Tools {
+                calls: self.calls.clone(),
+                permits: self.binds.clone(),
+                reporter: self.reporter.clone(),
+                metrics: self.metrics.clone(),
+            };
             self.tasks.spawn(async move { Settled::Bound(carry_out(batch, &tools).await) });
         }
     }

@@ -73,11 +73,11 @@ impl Calls {
     pub async fn mark_evicted(&self, pod: &Member, message: &str) -> Result<(), Refusal> {
         let path = format!("{}/status", KINDS[PODS].path(&pod.key.namespace, &pod.key.name));
         let now = time::seconds(Timestamp::now());
-        let condition = |kind: &str, status: &str, reason: &str| {
-            json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now})
-        };
-        let conditions =
-            json!([condition("DisruptionTarget", "True", "PreemptionByScheduler"), condition("Ready", "False", "Evict")]);
+        let condition = |kind: &str, status: &str, reason: &str| json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now});
+        let conditions = json!([
+            condition("DisruptionTarget", "True", "PreemptionByScheduler"),
+            condition("Ready", "False", "Evict")
+        ]);
         let patch = json!({"metadata": {"uid": &*pod.uid}, "status": {"conditions": conditions}});
         self.call(Method::PATCH, &path, STRATEGIC, &patch).await.map(drop)
     }
@@ -106,7 +106,9 @@ impl Calls {
             Ok(answer) if KINDS[row].is_custom && answer["status"]["phase"] != patch["status"]["phase"] => {
                 self.call(Method::PATCH, second, MERGE, patch).await
             }
-            Err(Refusal { code: 404, .. }) if KINDS[row].is_custom => self.call(Method::PATCH, second, MERGE, patch).await,
+            Err(Refusal { code: 404, .. }) if KINDS[row].is_custom => {
+                self.call(Method::PATCH, second, MERGE, patch).await
+            }
             other => other,
         }
     }

@@ -67,8 +67,12 @@ impl Shell {
             is_given_back: false,
         });
         let is_failing = |count: u32| count >= FAILURES_MAX;
-        let failing: BTreeSet<Key> =
-            self.failing.iter().filter(|(_, failing)| is_failing(failing.count)).map(|(gang, _)| gang.clone()).collect();
+        let failing: BTreeSet<Key> = self
+            .failing
+            .iter()
+            .filter(|(_, failing)| is_failing(failing.count))
+            .map(|(gang, _)| gang.clone())
+            .collect();
         let parts = torn(&self.view.snapshot, placement, &failing).into_iter();
         let parts = parts.filter(|(gang, _)| !self.binding.contains_key(gang)).flat_map(|(gang, pods)| {
             let message = format!(

@@ -30,7 +30,6 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use view::View;
 use volley_plan::aside;
-use volley_plan::gang::policy::Policy;
 use volley_plan::gang::snapshot::Snapshot;
 use volley_turns::events::Reporter;
 
@@ -113,7 +112,7 @@ async fn others_changed(options: &mut Options, served: &[&'static str]) {
 
 async fn work(client: Client, options: Options, served: Vec<&'static str>) {
     let plain: &[&str] = if options.is_only_scheduler { &PLAIN_SCHEDULERS } else { &[] };
-    let snapshot = Snapshot::new(Policy::default(), &served, plain);
+    let snapshot = Snapshot::new(policy::built_in(), &served, plain);
     let calls = Calls::new(client.clone());
     let (reporter, waiting) = Reporter::new();
     let reporter = Arc::new(reporter);

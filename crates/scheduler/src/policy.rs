@@ -32,6 +32,14 @@ pub enum Source {
     File(PathBuf),
 }
 
+/// The policy where nobody has written one: ours, without a door.
+///
+/// A gang is let in at once, so that its pods exist: they are what others are evicted for, and what says why it waits. A
+/// configuration with the action `enqueue` has the door back.
+pub fn built_in() -> Policy {
+    Policy { enqueues: false, ..Policy::default() }
+}
+
 /// Tells of the policy, now and whenever it changes.
 pub async fn follow(client: Client, source: Source, news: mpsc::Sender<News>, reporter: Arc<Reporter>) {
     let mut reader = Reader { last: None, news, reporter };
@@ -92,13 +100,14 @@ impl Reader {
         }
         self.last.clone_from(&text);
         let read = match text.as_deref().map(read) {
-            None => Ok((Policy::default(), Vec::new())),
+            None => Ok((built_in(), Vec::new())),
             Some(read) => read,
         };
         let (policy, warnings) = match read {
             Ok(read) => read,
             Err(problem) => {
-                let message = format!("the scheduler's configuration is refused, and the one before it stays: {problem}");
+                let message =
+                    format!("the scheduler's configuration is refused, and the one before it stays: {problem}");
                 return self.tell(message, about);
             }
         };
@@ -122,7 +131,14 @@ impl Reader {
         if let Some(about) = about {
             let (kind, reason) = (EventType::Warning, "SchedulerConfiguration".to_owned());
             let about = about.clone();
-            self.reporter.report(control::Event { kind, reason, message, about, component: "volcano", field_path: None });
+            self.reporter.report(control::Event {
+                kind,
+                reason,
+                message,
+                about,
+                component: "volcano",
+                field_path: None,
+            });
         }
     }
 }
@@ -137,7 +153,8 @@ fn read(text: &str) -> Result<(Policy, Vec<String>), String> {
 mod tests {
     use super::*;
 
-    const GOOD: &str = "actions: \"enqueue, allocate, preempt\"\ntiers:\n- plugins:\n  - name: priority\n  - name: tdm\n";
+    const GOOD: &str =
+        "actions: \"enqueue, allocate, preempt\"\ntiers:\n- plugins:\n  - name: priority\n  - name: tdm\n";
 
     #[tokio::test]
     async fn what_is_read_is_told_once_and_what_is_wrong_changes_nothing() {
@@ -161,7 +178,7 @@ mod tests {
             policies.push(*policy);
         }
         let good = read(GOOD).unwrap().0;
-        assert_eq!(policies, [good.clone(), good, Policy::default()]);
+        assert_eq!(policies, [good.clone(), good, built_in()]);
         let mut messages = Vec::new();
         while let Some(event) = events.recv().await {
             messages.push(event.message);

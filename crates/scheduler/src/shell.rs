@@ -26,7 +26,8 @@ const BURST_MAX: usize = 4096;
 /// Planning takes at most about half of the time of a thread: after each look there is a rest as long as it took, but no
 /// longer than this.
 const REST_MAX: Duration = Duration::from_millis(100);
-/// Statuses are written at most this often while things change; they are not what a pod waits for.
+/// Statuses are written at most this often, and what is over before then is never told: that only half of a gang's pods
+/// are made is no news while the others are being made.
 const REPORT_PAUSE: Duration = Duration::from_millis(50);
 /// After a write that failed for no reason of the object's.
 pub const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -65,12 +66,10 @@ pub struct Shell {
     pub place_at: Option<Instant>,
     pub report_at: Option<Instant>,
     rested_at: Instant,
-    reported_at: Instant,
 }
 
 impl Shell {
     pub fn new(view: View, calls: Calls, reporter: Arc<Reporter>, metrics: Arc<Metrics>, has_rival: bool) -> Shell {
-        let now = Instant::now();
         Shell {
             view,
             calls,
@@ -87,8 +86,7 @@ impl Shell {
             has_left_out: false,
             place_at: None,
             report_at: None,
-            rested_at: now,
-            reported_at: now,
+            rested_at: Instant::now(),
         }
     }
 
@@ -137,7 +135,7 @@ impl Shell {
     }
 
     pub fn report_soon(&mut self) {
-        let at = self.reported_at.max(Instant::now());
+        let at = Instant::now() + REPORT_PAUSE;
         self.report_at = Some(self.report_at.map_or(at, |known| known.min(at)));
     }
 
@@ -181,7 +179,6 @@ impl Shell {
         if self.report_at.is_some_and(|at| at <= Instant::now()) {
             self.report_at = None;
             self.report();
-            self.reported_at = Instant::now() + REPORT_PAUSE;
         }
     }
 

@@ -18,8 +18,15 @@ impl Shell {
         for key in gangs {
             let known = &self.view.snapshot.gangs;
             let group = known.find(key).and_then(|gang| known[gang].group.as_ref());
-            let Some(uid) = group.map(|group| group.uid.to_string()).filter(|_| self.is_group_ours(key)) else { continue };
-            self.write(GROUPS, key.clone(), json!({"metadata": {"uid": uid}, "status": {"phase": "Inqueue"}}), Vec::new());
+            let Some(uid) = group.map(|group| group.uid.to_string()).filter(|_| self.is_group_ours(key)) else {
+                continue;
+            };
+            self.write(
+                GROUPS,
+                key.clone(),
+                json!({"metadata": {"uid": uid}, "status": {"phase": "Inqueue"}}),
+                Vec::new(),
+            );
         }
     }
 

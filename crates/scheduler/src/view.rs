@@ -149,9 +149,11 @@ impl View {
     fn see_pod(&mut self, object: &Value, is_same: bool) -> bool {
         let (key, node) = (key_of(object), text(object, "spec.nodeName"));
         let scheduler = text(object, "spec.schedulerName");
-        let is_ours = self.snapshot.schedulers.iter().chain(&self.snapshot.plain_schedulers).any(|name| name == scheduler);
+        let is_ours =
+            self.snapshot.schedulers.iter().chain(&self.snapshot.plain_schedulers).any(|name| name == scheduler);
         if is_ours && node.is_empty() {
-            let known = self.pending.remove(&key).filter(|known| known.object["metadata"]["uid"] == object["metadata"]["uid"]);
+            let known =
+                self.pending.remove(&key).filter(|known| known.object["metadata"]["uid"] == object["metadata"]["uid"]);
             let since = known.map_or_else(Instant::now, |known| known.since);
             self.pending.insert(key.clone(), Pending { object: object.clone(), since });
             if !is_same {
@@ -165,7 +167,8 @@ impl View {
             self.snapshot.see(Kind::Pod, object);
         }
         // What has come as it was assumed is no news.
-        let is_expected = assumed.is_some_and(|assumed| *assumed == *node) && text(object, "metadata.deletionTimestamp").is_empty();
+        let is_expected =
+            assumed.is_some_and(|assumed| *assumed == *node) && text(object, "metadata.deletionTimestamp").is_empty();
         !is_same && !is_expected
     }
 

@@ -172,7 +172,12 @@ async fn pods_of_several_schedulers_share_the_nodes() {
     world.create(PODS, ours).await;
     world.until_placed(&["v-0"]).await;
     world.create(PODS, pod("late", "default-scheduler", 1)).await;
-    world.until_told("late", "FailedScheduling: 0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) were not ready.").await;
+    world
+        .until_told(
+            "late",
+            "FailedScheduling: 0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) were not ready.",
+        )
+        .await;
     assert!(world.node_of("theirs").is_none(), "another's pod is left to it");
     assert!(world.node_of("groupless").is_none(), "a pod without a group waits for one");
 }

@@ -29,7 +29,8 @@ pub fn allocated(snapshot: &Snapshot) -> BTreeMap<Arc<str>, Value> {
     let names = &snapshot.names;
     let list = |amounts: Amounts| -> Value {
         let held = (0..names.width()).filter(|number| get(&amounts, *number) > 0);
-        let entries = held.map(|number| (names.name(number).to_owned(), names.show(number, get(&amounts, number)).into()));
+        let entries =
+            held.map(|number| (names.name(number).to_owned(), names.show(number, get(&amounts, number)).into()));
         Value::Object(entries.collect::<Map<_, _>>())
     };
     sums.into_iter().map(|(name, amounts)| (name.clone(), list(amounts))).collect()
@@ -45,7 +46,9 @@ pub fn next_look(snapshot: &Snapshot, placement: &Placement, now: i64) -> Option
     for (key, waiting) in &placement.waiting {
         seconds.extend(named(waiting));
         let group = snapshot.gangs.find(key).and_then(|gang| snapshot.gangs[gang].group.as_ref());
-        seconds.extend(group.into_iter().flat_map(|group| [patience_ends(snapshot, group), waits_long(snapshot, group)]).flatten());
+        seconds.extend(
+            group.into_iter().flat_map(|group| [patience_ends(snapshot, group), waits_long(snapshot, group)]).flatten(),
+        );
     }
     let is_spared = |spared: i64| spared > 0;
     for (_, pod) in snapshot.pods.iter().filter(|(_, pod)| pod.node.is_some()) {

@@ -27,9 +27,8 @@ fn placed_part(snapshot: &Snapshot, gang: &Gang) -> Option<Vec<Member>> {
     let group = gang.group.as_ref().filter(|group| matches!(group.phase, Phase::Pending | Phase::Inqueue))?;
     let pods = || gang.members.iter().map(|pod| &snapshot.pods[*pod]);
     // Pods that ask for nothing are placed whatever becomes of the others (ACT-5).
-    let is_part = |pod: &&Pod| {
-        matches!(pod.state, State::Bound | State::Running) && !snapshot.shapes[pod.shape].is_best_effort
-    };
+    let is_part =
+        |pod: &&Pod| matches!(pod.state, State::Bound | State::Running) && !snapshot.shapes[pod.shape].is_best_effort;
     let last = pods().filter(is_part).filter_map(|pod| pod.started).max()?;
     let (mut ready, mut whole) = (Tally::default(), Tally::default());
     for pod in pods() {
@@ -48,10 +47,10 @@ fn placed_part(snapshot: &Snapshot, gang: &Gang) -> Option<Vec<Member>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gang::Waiting;
     use crate::gang::policy::Policy;
     use crate::gang::snapshot::Kind;
     use crate::gang::why::WaitingOn;
-    use crate::gang::Waiting;
     use serde_json::json;
 
     /// A gang of two with these pods, as `node@second made`, and what is given back of it.
