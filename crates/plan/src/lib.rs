@@ -8,6 +8,7 @@ pub mod control;
 pub mod custom;
 pub mod gang;
 pub mod job;
+pub mod launch;
 pub mod lease;
 pub mod logs;
 pub mod node;
