@@ -102,8 +102,11 @@ const OPTIONS: &[Option_] = &[
 
 pub fn render(order: &Order, station: &Station, notes: &mut Vec<Note>) -> Result<Request, Vec<Refusal>> {
     let macros: Macros = kubernetes::macros(order, station);
-    let config = macros.expand(&order.config, notes);
-    let queue = order.queue_config.as_ref().map(|queue| macros.expand(queue, &mut Vec::new()));
+    let config = macros.config(order, notes);
+    let queue = match order.queue_config.as_ref() == Some(&order.config) {
+        true => Some(config.clone()),
+        false => order.queue_config.as_ref().map(|queue| macros.expand(queue, &mut Vec::new())),
+    };
     let Some(image) = order.image.clone() else {
         let hint = "launch an image, or configure a builder for the agent";
         return Err(vec![Refusal::new("C-6", "", "there is no image to run", hint)]);

@@ -16,6 +16,7 @@ pub fn order(config: Value) -> Order {
         spec: RunSpec::read(&spec).unwrap(),
         config,
         queue_config: None,
+        template: None,
         image: Some("repo/img:v1".into()),
         is_image_job: true,
         job: None,

@@ -39,8 +39,13 @@ pub fn render(order: &Order, station: &Station, notes: &mut Vec<Note>) -> Result
     let config = unwrapped(&order.config, Some(notes));
     let queue = order.queue_config.as_ref().map(|queue| unwrapped(queue, None));
     let macros = macros(order, station);
-    let expanded = macros.expand(&config, notes);
-    let expanded_queue = queue.as_ref().map(|queue| macros.expand(queue, &mut Vec::new()));
+    let expanded = unwrapped(&macros.config(order, notes), None);
+    // What is as the queue has it stays so, whether macros were replaced before or after the template's values.
+    let is_queues = order.queue_config.as_ref() == Some(&order.config);
+    let expanded_queue = match is_queues {
+        true => Some(expanded.clone()),
+        false => queue.as_ref().map(|queue| macros.expand(queue, &mut Vec::new())),
+    };
     judge(&config, queue.as_ref(), station)?;
     judge(&expanded, expanded_queue.as_ref(), station)?;
     if station.is_secure {
@@ -121,6 +126,7 @@ pub fn macros(order: &Order, station: &Station) -> Macros {
         known: known.into(),
         environment: station.environment.clone(),
         allowed: station.environment_allowed.clone(),
+        is_before_template: false,
     }
 }
 

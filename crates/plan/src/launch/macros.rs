@@ -4,7 +4,9 @@
 //! `${`. What is no macro of ours stays as it is written: it may be meant for a shell.
 
 use super::layers::joined;
+use super::order::Order;
 use super::{Note, names};
+use crate::queue::template;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -20,6 +22,8 @@ pub struct Macros {
     pub environment: BTreeMap<String, String>,
     /// Which of them may be told: names, or beginnings that end in `*`.
     pub allowed: Vec<String>,
+    /// Template variables are put in place afterwards, so values that look like one are kept from it.
+    pub is_before_template: bool,
 }
 
 enum Found {
@@ -31,6 +35,19 @@ enum Found {
 }
 
 impl Macros {
+    /// The order's config with macros in place. Values of template variables are inert (T-12): where the config is the
+    /// queue's template, macros are replaced in the template, and its values put in place afterwards.
+    pub fn config(&self, order: &Order, notes: &mut Vec<Note>) -> Value {
+        let of_template = order.template.as_ref().filter(|own| template::render(&own.raw, &own.values) == order.config);
+        match of_template {
+            None => self.expand(&order.config, notes),
+            Some(own) => {
+                let before = Macros { is_before_template: true, ..self.clone() };
+                template::render(&before.expand(&own.raw, notes), &own.values)
+            }
+        }
+    }
+
     /// Replaces macros in every text value, at any depth; keys stay.
     pub fn expand(&self, config: &Value, notes: &mut Vec<Note>) -> Value {
         self.walk(config, String::new(), notes)
@@ -69,6 +86,9 @@ impl Macros {
                 continue;
             };
             match self.find(token.name) {
+                Found::Value(value) if self.is_before_template => {
+                    out.push_str(&token.filtered(&value).replace("{{", "{{{{"));
+                }
                 Found::Value(value) => out.push_str(&token.filtered(&value)),
                 Found::Absent => out.push_str(&token.filtered(token.fallback.unwrap_or_default())),
                 Found::Unknown => {
@@ -180,6 +200,7 @@ mod tests {
             known: known.map(|(name, value)| (name, value.map(str::to_owned))).into(),
             environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
             allowed: ["REGION", "TEAM_*", "AWS_*", "UNSET"].map(str::to_owned).into(),
+            is_before_template: false,
         }
     }
 

@@ -22,11 +22,20 @@ pub struct Order {
     /// The same part as the queue's admin wrote it, with the item's template values in place; it tells whose each field
     /// is. Without it everything counts as the submitter's.
     pub queue_config: Option<Value>,
+    /// The queue's config with its `{{tokens}}` still in it, and what the submitter chose for them.
+    pub template: Option<Template>,
     pub image: Option<String>,
     /// `image` is the job's own, not a base image with the code beside it.
     pub is_image_job: bool,
     pub job: Option<Job>,
     pub code: Option<Code>,
+}
+
+/// A config and the values of its template variables.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Template {
+    pub raw: Value,
+    pub values: BTreeMap<String, Value>,
 }
 
 /// The job that a spec names, as far as running it needs it.
