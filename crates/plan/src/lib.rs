@@ -2,8 +2,10 @@
 
 pub mod access;
 pub mod admit;
+pub mod agent;
 pub mod aside;
 pub mod bootstrap;
+pub mod check;
 pub mod control;
 pub mod custom;
 pub mod gang;
