@@ -57,7 +57,13 @@ function Frame() {
         {t.skip}
       </a>
       <div className="top">
-        <Button kind="quiet" icon="menu" aria-expanded={isMenuOpen} aria-label={t.menu} onClick={() => setIsMenuOpen(!isMenuOpen)} />
+        <Button
+          kind="quiet"
+          icon="menu"
+          aria-expanded={isMenuOpen}
+          aria-label={t.menu}
+          onClick={() => setIsMenuOpen(!isMenuOpen)}
+        />
         <span className="brand">
           <Mark /> Volley
         </span>
@@ -98,7 +104,11 @@ class Guard extends Component<{ children: ReactNode }, { error: Error | null }> 
     return { error };
   }
   override render() {
-    return this.state.error ? <Fault error={this.state.error} onRetry={() => this.setState({ error: null })} /> : this.props.children;
+    return this.state.error ? (
+      <Fault error={this.state.error} onRetry={() => this.setState({ error: null })} />
+    ) : (
+      this.props.children
+    );
   }
 }
 

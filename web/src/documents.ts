@@ -3,7 +3,10 @@ import { isMap, LineCounter, parseDocument, stringify, visit } from "yaml";
 import type { Language } from "./parts/editor";
 
 export type Found = { from: number; to: number; severity: "error" | "warning"; message: string; actions?: Fix[] };
-type Fix = { name: string; apply: (view: { dispatch: (change: { changes: { from: number; to: number; insert: string } }) => void }) => void };
+type Fix = {
+  name: string;
+  apply: (view: { dispatch: (change: { changes: { from: number; to: number; insert: string } }) => void }) => void;
+};
 
 /** JSON is YAML too, so one parser reads both. */
 const parse = (text: string) => parseDocument(text, { lineCounter: new LineCounter(), prettyErrors: false });
@@ -38,7 +41,13 @@ export function problemsOf(text: string): Found[] {
       const [from, to] = node.range;
       const token = text.slice(from, to);
       const quote: Fix = { name: "Add quotes", apply: (view) => view.dispatch({ changes: { from, to, insert: `'${token}'` } }) };
-      found.push({ from, to, severity: "error", message: `${token} must be quoted: YAML reads { as the beginning of a mapping (G-12)`, actions: [quote] });
+      found.push({
+        from,
+        to,
+        severity: "error",
+        message: `${token} must be quoted: YAML reads { as the beginning of a mapping (G-12)`,
+        actions: [quote],
+      });
       return visit.SKIP;
     },
   });

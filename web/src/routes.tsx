@@ -19,16 +19,40 @@ const text = (value: string | undefined): string => value ?? "";
 export const PAGES: Page[] = [
   { name: "home", path: "/", show: () => <HomePage /> },
   { name: "queues", path: "/launch", show: () => <QueuesPage /> },
-  { name: "queue", path: "/launch/:entity/:queue", show: (v) => <QueuePage entity={v.entity} queue={text(v.queue)} tab="runs" /> },
-  { name: "queue", path: "/launch/:entity/:queue/:tab", show: (v) => <QueuePage entity={v.entity} queue={text(v.queue)} tab={text(v.tab)} /> },
+  {
+    name: "queue",
+    path: "/launch/:entity/:queue",
+    show: (v) => <QueuePage entity={v.entity} queue={text(v.queue)} tab="runs" />,
+  },
+  {
+    name: "queue",
+    path: "/launch/:entity/:queue/:tab",
+    show: (v) => <QueuePage entity={v.entity} queue={text(v.queue)} tab={text(v.tab)} />,
+  },
   { name: "settings", path: "/settings", show: () => <SettingsPage /> },
   // Where `wandb login` sends people for their key.
   { name: "settings", path: "/authorize", show: () => <SettingsPage /> },
   { name: "runs", path: "/:entity/:project", show: (v) => <RunsPage entity={v.entity} project={text(v.project)} /> },
   { name: "runs", path: "/:entity/:project/runs", show: (v) => <RunsPage entity={v.entity} project={text(v.project)} /> },
   { name: "jobs", path: "/:entity/:project/jobs", show: (v) => <JobsPage entity={v.entity} project={text(v.project)} /> },
-  { name: "job", path: "/:entity/:project/jobs/:job", show: (v) => <JobPage entity={v.entity} project={text(v.project)} job={text(v.job)} /> },
-  { name: "compare", path: "/:entity/:project/compare", show: (v) => <ComparePage entity={v.entity} project={text(v.project)} /> },
-  { name: "run", path: "/:entity/:project/runs/:run", show: (v) => <RunPage entity={v.entity} project={text(v.project)} run={text(v.run)} tab="overview" /> },
-  { name: "run", path: "/:entity/:project/runs/:run/:tab", show: (v) => <RunPage entity={v.entity} project={text(v.project)} run={text(v.run)} tab={text(v.tab)} /> },
+  {
+    name: "job",
+    path: "/:entity/:project/jobs/:job",
+    show: (v) => <JobPage entity={v.entity} project={text(v.project)} job={text(v.job)} />,
+  },
+  {
+    name: "compare",
+    path: "/:entity/:project/compare",
+    show: (v) => <ComparePage entity={v.entity} project={text(v.project)} />,
+  },
+  {
+    name: "run",
+    path: "/:entity/:project/runs/:run",
+    show: (v) => <RunPage entity={v.entity} project={text(v.project)} run={text(v.run)} tab="overview" />,
+  },
+  {
+    name: "run",
+    path: "/:entity/:project/runs/:run/:tab",
+    show: (v) => <RunPage entity={v.entity} project={text(v.project)} run={text(v.run)} tab={text(v.tab)} />,
+  },
 ];

@@ -5,7 +5,14 @@ import { useAsk } from "./api/live";
 import { Answer } from "./parts/basic";
 import { usePreference } from "./preferences";
 
-type Known = { username: string; isAdmin: boolean; entities: string[]; entity: string; version: string; choose: (entity: string) => void };
+type Known = {
+  username: string;
+  isAdmin: boolean;
+  entities: string[];
+  entity: string;
+  version: string;
+  choose: (entity: string) => void;
+};
 
 const Context = createContext<Known | null>(null);
 
@@ -20,7 +27,9 @@ export function ViewerProvider({ children }: { children: ReactNode }) {
         const entities = [...new Set([viewer?.entity ?? username, ...teams])];
         const entity = entities.includes(chosen) ? chosen : (entities[0] ?? "");
         const version = serverInfo?.latestLocalVersionInfo?.versionOnThisInstanceString ?? "";
-        return <Context value={{ username, isAdmin: viewer?.admin ?? false, entities, entity, version, choose }}>{children}</Context>;
+        return (
+          <Context value={{ username, isAdmin: viewer?.admin ?? false, entities, entity, version, choose }}>{children}</Context>
+        );
       }}
     </Answer>
   );

@@ -27,15 +27,29 @@ if (problems.length > 0) {
 }
 
 /** JSON is whatever somebody stored: what reads it must look before it trusts. */
-const scalars = { ID: "string", String: "string", Int: "number", Float: "number", Boolean: "boolean", Int64: "number",
-  DateTime: "string", JSONString: "string", JSON: "unknown", Duration: "number" };
+const scalars = {
+  ID: "string",
+  String: "string",
+  Int: "number",
+  Float: "number",
+  Boolean: "boolean",
+  Int64: "number",
+  DateTime: "string",
+  JSONString: "string",
+  JSON: "unknown",
+  Duration: "number",
+};
 const inputs = new Set();
 const fragments = new Map();
 for (const part of document.definitions) if (part.kind === "FragmentDefinition") fragments.set(part.name.value, part);
 
 const named = (type) => {
   if (isScalarType(type)) return scalars[type.name];
-  if (isEnumType(type)) return type.getValues().map((value) => JSON.stringify(value.name)).join(" | ");
+  if (isEnumType(type))
+    return type
+      .getValues()
+      .map((value) => JSON.stringify(value.name))
+      .join(" | ");
   if (isInputObjectType(type)) inputs.add(type);
   return type.name;
 };
@@ -69,7 +83,11 @@ const spread = (node, found = new Set()) => {
   return found;
 };
 
-const out = ["// Made by tools/generate.mjs from operations.graphql and the server's schema.", 'import type { Operation } from "./client";', ""];
+const out = [
+  "// Made by tools/generate.mjs from operations.graphql and the server's schema.",
+  'import type { Operation } from "./client";',
+  "",
+];
 for (const part of document.definitions) {
   const name = part.name.value;
   if (part.kind === "FragmentDefinition") {
@@ -83,7 +101,9 @@ for (const part of document.definitions) {
   const text = [part, ...[...spread(part)].map((each) => fragments.get(each))].map(print).join("\n");
   out.push(`export type ${name}Data = { ${selection(root, part.selectionSet).join("; ")} };`);
   out.push(`export type ${name}Variables = { ${variables.join("; ")} };`);
-  out.push(`export const ${name}: Operation<${name}Data, ${name}Variables> = { name: "${name}", text: ${JSON.stringify(text)} };`);
+  out.push(
+    `export const ${name}: Operation<${name}Data, ${name}Variables> = { name: "${name}", text: ${JSON.stringify(text)} };`,
+  );
 }
 // A Set grows while it is walked: inputs lead to further inputs.
 for (const input of inputs) {

@@ -17,7 +17,11 @@ export class Refusal extends Error {
 /** There was no answer. */
 export class Away extends Error {}
 
-export async function ask<Data, Variables>(operation: Operation<Data, Variables>, variables: Variables, key?: string): Promise<Data> {
+export async function ask<Data, Variables>(
+  operation: Operation<Data, Variables>,
+  variables: Variables,
+  key?: string,
+): Promise<Data> {
   const answer = await send("POST", "/graphql", { operationName: operation.name, query: operation.text, variables }, key);
   return (answer as { data: Data }).data;
 }

@@ -59,7 +59,9 @@ async function* connection(last: string | null, stop: AbortSignal, opened: () =>
 }
 
 function parse(block: string): { id: string; event: Event } | null {
-  const fields = new Map(block.split("\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1).trim()]));
+  const fields = new Map(
+    block.split("\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1).trim()]),
+  );
   const [id, data] = [fields.get("id"), fields.get("data")];
   return id === undefined || data === undefined ? null : { id, event: JSON.parse(data) };
 }

@@ -28,7 +28,11 @@ export const client = new QueryClient({
   },
 });
 
-export function useAsk<Data, Variables extends object>(operation: Operation<Data, Variables>, variables: Variables, options: AskOptions = {}) {
+export function useAsk<Data, Variables extends object>(
+  operation: Operation<Data, Variables>,
+  variables: Variables,
+  options: AskOptions = {},
+) {
   return useQuery({ queryKey: [operation.name, variables], queryFn: () => ask(operation, variables), ...options });
 }
 type AskOptions = { enabled?: boolean; refetchInterval?: number | false };

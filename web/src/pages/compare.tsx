@@ -6,8 +6,8 @@ import { Answer, State } from "../parts/basic";
 import { COLOURS } from "../parts/chart";
 import { Link, pathOf, useSearch } from "../router";
 import { useText } from "../text";
-import { nameOf } from "./run_data";
 import { Charts } from "./run_charts";
+import { nameOf } from "./run_data";
 
 /** As many as there are colours to tell them apart. */
 const RUNS_MAX = COLOURS.length;
@@ -16,7 +16,10 @@ export default function ComparePage({ entity, project }: { entity: string; proje
   const t = useText();
   const names = (useSearch().get("runs") ?? "").split(",").filter(Boolean).slice(0, RUNS_MAX);
   const answer = useQueries({
-    queries: names.map((run) => ({ queryKey: ["Run", { entity, project, run }], queryFn: () => ask(Run, { entity, project, run }) })),
+    queries: names.map((run) => ({
+      queryKey: ["Run", { entity, project, run }],
+      queryFn: () => ask(Run, { entity, project, run }),
+    })),
     combine: (all) => ({
       data: all.every(({ data }) => data) ? all.flatMap(({ data }) => data?.project?.run ?? []) : undefined,
       error: all.find(({ error }) => error)?.error ?? null,

@@ -1,7 +1,7 @@
 /** The drawer that makes a queue: choose a start, describe its variables, create. What is typed survives until it is created. */
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { ask } from "../api/client";
-import { CreateConfig, CreateQueue as Create } from "../api/generated";
+import { CreateQueue as Create, CreateConfig } from "../api/generated";
 import { refresh } from "../api/live";
 import { Button, Problem } from "../parts/basic";
 import { Drawer } from "../parts/drawer";
@@ -37,7 +37,16 @@ export default function CreateQueue({ onClose }: { onClose: () => void }) {
       const made = await ask(CreateConfig, { input: { entityName: form.entity, resource: form.resource, ...submission } });
       const defaultResourceConfigID = made.createDefaultResourceConfig?.defaultResourceConfigID ?? null;
       const prioritizationMode = form.hasPriorities ? "V0" : "DISABLED";
-      await ask(Create, { input: { entityName: form.entity, projectName: REGISTRY, queueName: form.name, access: "PROJECT", prioritizationMode, defaultResourceConfigID } });
+      await ask(Create, {
+        input: {
+          entityName: form.entity,
+          projectName: REGISTRY,
+          queueName: form.name,
+          access: "PROJECT",
+          prioritizationMode,
+          defaultResourceConfigID,
+        },
+      });
     },
     onSuccess: () => {
       forget();
@@ -75,12 +84,27 @@ export default function CreateQueue({ onClose }: { onClose: () => void }) {
           ))}
         </fieldset>
         <div className="columns">
-          <SelectField label={t.entity} value={form.entity} choices={entities.map((name) => ({ value: name, label: name }))} onText={(entity) => change({ entity })} />
-          <SelectField label={t.resource} value={form.resource} choices={RESOURCES.map(([value, label]) => ({ value, label }))} onText={(resource) => change({ resource })} />
+          <SelectField
+            label={t.entity}
+            value={form.entity}
+            choices={entities.map((name) => ({ value: name, label: name }))}
+            onText={(entity) => change({ entity })}
+          />
+          <SelectField
+            label={t.resource}
+            value={form.resource}
+            choices={RESOURCES.map(([value, label]) => ({ value, label }))}
+            onText={(resource) => change({ resource })}
+          />
         </div>
         <TextField label={t.queueName} value={form.name} onText={(name) => change({ name })} required maxLength={64} />
         <ConfigFields form={form} change={change} />
-        <Switch label={t.prioritisation} hint={t.prioritisationHint} isOn={form.hasPriorities} onSwitch={(hasPriorities) => change({ hasPriorities })} />
+        <Switch
+          label={t.prioritisation}
+          hint={t.prioritisationHint}
+          isOn={form.hasPriorities}
+          onSwitch={(hasPriorities) => change({ hasPriorities })}
+        />
         <Problem error={create.error} />
       </form>
     </Drawer>

@@ -15,7 +15,11 @@ import { RunTable } from "./runs";
 
 type Collection = NonNullable<NonNullable<NonNullable<JobData["project"]>["artifactType"]>["artifactCollection"]>;
 type Version = NonNullable<Collection["artifacts"]>["edges"][number];
-type Source = { source_type?: string; source?: { image?: string; entrypoint?: string[]; git?: { remote?: string; commit?: string } }; runtime?: string };
+type Source = {
+  source_type?: string;
+  source?: { image?: string; entrypoint?: string[]; git?: { remote?: string; commit?: string } };
+  runtime?: string;
+};
 
 export default function JobPage({ entity, project, job: name }: { entity: string; project: string; job: string }) {
   const t = useText();
@@ -35,7 +39,8 @@ function Shown({ entity, project, job }: { entity: string; project: string; job:
   const versions = job.artifacts?.edges ?? [];
   const [chosen, choose] = useState(versions[0]?.node.id ?? "");
   const version = versions.find(({ node }) => node.id === chosen) ?? versions[0];
-  const launch = () => go(withSearch({ open: "launch", job: `${entity}/${project}/${job.name}:${version?.version ?? "latest"}` }));
+  const launch = () =>
+    go(withSearch({ open: "launch", job: `${entity}/${project}/${job.name}:${version?.version ?? "latest"}` }));
   const runs = version?.node.usedBy?.edges.map(({ node }) => node) ?? [];
   return (
     <>
@@ -58,7 +63,15 @@ function Shown({ entity, project, job }: { entity: string; project: string; job:
           {t.launchDeed}
         </Button>
       </header>
-      <SelectField label={t.version} value={chosen} choices={versions.map(({ version, node }) => ({ value: node.id, label: [version, ...node.aliases.map(({ alias }) => alias)].join(" · ") }))} onText={choose} />
+      <SelectField
+        label={t.version}
+        value={chosen}
+        choices={versions.map(({ version, node }) => ({
+          value: node.id,
+          label: [version, ...node.aliases.map(({ alias }) => alias)].join(" · "),
+        }))}
+        onText={choose}
+      />
       {version && <Details key={version.node.id} version={version} />}
       {runs.length > 0 && (
         <section>
@@ -94,7 +107,9 @@ function Details({ version }: { version: Version }) {
           [t.created, <Ago key="ago" at={version.node.createdAt} />],
         ]}
       />
-      {version.node.metadata && version.node.metadata !== "{}" && version.node.metadata !== "null" && <Editor label={t.inputs} value={toText(JSON.parse(version.node.metadata))} />}
+      {version.node.metadata && version.node.metadata !== "{}" && version.node.metadata !== "null" && (
+        <Editor label={t.inputs} value={toText(JSON.parse(version.node.metadata))} />
+      )}
     </section>
   );
 }

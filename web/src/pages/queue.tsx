@@ -21,7 +21,13 @@ export function QueuePage({ entity, queue: name, tab }: { entity: string; queue:
   const answer = useAsk(Queue, { entity, project: REGISTRY, queue: name });
   return (
     <Answer of={answer}>
-      {({ project }) => (project?.runQueue ? <Shown key={project.runQueue.id} entity={entity} queue={project.runQueue} tab={tab} /> : <h1>{t.noSuchQueue(name)}</h1>)}
+      {({ project }) =>
+        project?.runQueue ? (
+          <Shown key={project.runQueue.id} entity={entity} queue={project.runQueue} tab={tab} />
+        ) : (
+          <h1>{t.noSuchQueue(name)}</h1>
+        )
+      }
     </Answer>
   );
 }

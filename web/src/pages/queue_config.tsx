@@ -33,7 +33,10 @@ function Read({ queue }: { queue: QueueRow }) {
         of={[
           [t.resource, resourceName(queue.defaultResourceConfig?.resource)],
           [t.prioritisation, queue.prioritizationMode === "V0" ? t.on : t.off],
-          ...(queue.defaultResourceConfig?.templateVariables ?? []).map((variable): [string, string] => [`{{${variable.name}}}`, t.constraint(JSON.parse(variable.schema))]),
+          ...(queue.defaultResourceConfig?.templateVariables ?? []).map((variable): [string, string] => [
+            `{{${variable.name}}}`,
+            t.constraint(JSON.parse(variable.schema)),
+          ]),
         ]}
       />
       <Editor label={t.configuration} value={text} />
@@ -45,8 +48,16 @@ function Edit({ entity, queue }: { entity: string; queue: QueueRow }) {
   const t = useText();
   const config = queue.defaultResourceConfig;
   const saved = useMemo(() => toText(innerConfig(config)), [config]);
-  const variables = useMemo(() => Object.fromEntries((config?.templateVariables ?? []).map((variable) => [variable.name, draftOf(variable)])), [config]);
-  const first: ConfigForm & { hasPriorities: boolean } = { text: saved, language: "yaml", variables, hasPriorities: queue.prioritizationMode === "V0" };
+  const variables = useMemo(
+    () => Object.fromEntries((config?.templateVariables ?? []).map((variable) => [variable.name, draftOf(variable)])),
+    [config],
+  );
+  const first: ConfigForm & { hasPriorities: boolean } = {
+    text: saved,
+    language: "yaml",
+    variables,
+    hasPriorities: queue.prioritizationMode === "V0",
+  };
   const { form, change, forget } = useDraft(`config.${queue.id}`, first);
   const save = useDeed(SaveQueue, "Queue", "Queues");
   const close = () => {
@@ -78,7 +89,12 @@ function Edit({ entity, queue }: { entity: string; queue: QueueRow }) {
     >
       <h2>{t.editConfig}</h2>
       <ConfigFields form={form} change={change} />
-      <Switch label={t.prioritisation} hint={t.prioritisationHint} isOn={form.hasPriorities} onSwitch={(hasPriorities) => change({ hasPriorities })} />
+      <Switch
+        label={t.prioritisation}
+        hint={t.prioritisationHint}
+        isOn={form.hasPriorities}
+        onSwitch={(hasPriorities) => change({ hasPriorities })}
+      />
       {form.language === "yaml" && form.text !== saved && <Diff title={t.changes} before={saved} after={form.text} />}
       <Problem error={save.error} />
       <div className="deeds end">

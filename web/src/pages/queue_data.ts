@@ -3,7 +3,16 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback, useRef } from "react";
 import { ask } from "../api/client";
 import type { Event } from "../api/events";
-import { type Config, type Item, Items, type ItemsData, type LaunchAgentRow, QueueItem, type QueueRow, type Variable } from "../api/generated";
+import {
+  type Config,
+  type Item,
+  Items,
+  type ItemsData,
+  type LaunchAgentRow,
+  QueueItem,
+  type QueueRow,
+  type Variable,
+} from "../api/generated";
 import { useEvents } from "../api/live";
 
 /** The project in which W&B's clients keep queues. */
@@ -25,7 +34,8 @@ export const RESOURCES = [
   ["gcp-vertex", "Vertex AI"],
 ] as const;
 
-export const resourceName = (resource: string | undefined): string => RESOURCES.find(([name]) => name === resource)?.[1] ?? resource ?? "";
+export const resourceName = (resource: string | undefined): string =>
+  RESOURCES.find(([name]) => name === resource)?.[1] ?? resource ?? "";
 
 /** The part of a queue's config that people write; the server wraps it by resource. */
 export function innerConfig(config: Config | null): unknown {
@@ -54,7 +64,13 @@ export function shownState(item: Item, hasAgent: boolean): string {
   return item.state === "LEASED" || item.state === "CLAIMED" ? "pending" : item.state.toLowerCase();
 }
 
-export type Schema = { type: "string" | "integer" | "number" | "boolean"; minimum?: number; maximum?: number; enum?: unknown[]; default?: unknown };
+export type Schema = {
+  type: "string" | "integer" | "number" | "boolean";
+  minimum?: number;
+  maximum?: number;
+  enum?: unknown[];
+  default?: unknown;
+};
 export const schemaOf = (variable: Variable): Schema => JSON.parse(variable.schema);
 
 /** What somebody typed for a variable, as the type that it should have; what does not fit is sent as it is, to be told why not. */
@@ -79,7 +95,12 @@ export function useItems(entity: string, queue: string) {
     changed.current.clear();
     if (ids.length > SINGLE_MAX) return known.invalidateQueries({ queryKey });
     const answers = await Promise.all(ids.map((id) => ask(QueueItem, { ...where, id })));
-    known.setQueryData<Item[]>(queryKey, (before) => merge(before ?? [], answers.flatMap((one) => one.project?.runQueue?.runQueueItem ?? [])));
+    known.setQueryData<Item[]>(queryKey, (before) =>
+      merge(
+        before ?? [],
+        answers.flatMap((one) => one.project?.runQueue?.runQueueItem ?? []),
+      ),
+    );
   };
   const flushNow = useRef(flush);
   flushNow.current = flush;

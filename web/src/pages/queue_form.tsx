@@ -1,5 +1,6 @@
 /** The config of a queue as a form: the text, and a tile for each template variable found in it. */
 import { useMemo, useRef } from "react";
+import type { Variable } from "../api/generated";
 import { toObject, toText, toValue, variablesIn } from "../documents";
 import { Button } from "../parts/basic";
 import { Editor, type Language } from "../parts/editor";
@@ -7,14 +8,20 @@ import { Segmented, SelectField, TextField } from "../parts/form";
 import { useText } from "../text";
 import { type Schema, schemaOf } from "./queue_data";
 import { NEW_VARIABLE, type VariableDraft } from "./templates";
-import type { Variable } from "../api/generated";
 
 export type ConfigForm = { text: string; language: Language; variables: Record<string, VariableDraft> };
 
 export const draftOf = (variable: Variable): VariableDraft => {
   const { type, minimum, maximum, enum: options, default: fallback } = schemaOf(variable);
   const text = (value: unknown) => (value === undefined || value === null ? "" : String(value));
-  return { type, minimum: text(minimum), maximum: text(maximum), options: (options ?? []).map(String).join(", "), default: text(fallback), description: variable.description ?? "" };
+  return {
+    type,
+    minimum: text(minimum),
+    maximum: text(maximum),
+    options: (options ?? []).map(String).join(", "),
+    default: text(fallback),
+    description: variable.description ?? "",
+  };
 };
 
 /** What the server is sent, or null while the text cannot be read. */
@@ -26,12 +33,14 @@ export function submissionOf(form: ConfigForm): { config: string; templateVariab
 }
 
 function declared(draft: VariableDraft): { schema: Schema; description?: string } {
-  const value = (text: string): unknown => (draft.type === "string" ? text : draft.type === "boolean" ? text === "true" : Number(text));
+  const value = (text: string): unknown =>
+    draft.type === "string" ? text : draft.type === "boolean" ? text === "true" : Number(text);
   const isNumber = draft.type === "integer" || draft.type === "number";
   const schema: Schema = { type: draft.type };
   if (isNumber && draft.minimum !== "") schema.minimum = Number(draft.minimum);
   if (isNumber && draft.maximum !== "") schema.maximum = Number(draft.maximum);
-  if (draft.type === "string" && draft.options.trim() !== "") schema.enum = draft.options.split(",").map((option) => option.trim());
+  if (draft.type === "string" && draft.options.trim() !== "")
+    schema.enum = draft.options.split(",").map((option) => option.trim());
   if (draft.default !== "") schema.default = value(draft.default);
   return { schema, ...(draft.description === "" ? {} : { description: draft.description }) };
 }
@@ -48,7 +57,15 @@ export function ConfigFields({ form, change }: { form: ConfigForm; change: (chan
       <div className="field">
         <div className="field-head">
           <span className="label">{t.configuration}</span>
-          <Segmented label={t.language} value={form.language} choices={[["yaml", "YAML"], ["json", "JSON"]]} onChoose={choose} />
+          <Segmented
+            label={t.language}
+            value={form.language}
+            choices={[
+              ["yaml", "YAML"],
+              ["json", "JSON"],
+            ]}
+            onChoose={choose}
+          />
         </div>
         <Editor label={t.configuration} value={form.text} language={form.language} onChange={(text) => change({ text })} />
         <p className="hint">
@@ -69,7 +86,9 @@ export function ConfigFields({ form, change }: { form: ConfigForm; change: (chan
             key={name}
             name={name}
             draft={form.variables[name] ?? NEW_VARIABLE}
-            onDraft={(draft) => change({ variables: { ...form.variables, [name]: { ...NEW_VARIABLE, ...form.variables[name], ...draft } } })}
+            onDraft={(draft) =>
+              change({ variables: { ...form.variables, [name]: { ...NEW_VARIABLE, ...form.variables[name], ...draft } } })
+            }
           />
         ))}
       </div>
@@ -77,7 +96,15 @@ export function ConfigFields({ form, change }: { form: ConfigForm; change: (chan
   );
 }
 
-function Tile({ name, draft, onDraft }: { name: string; draft: VariableDraft; onDraft: (draft: Partial<VariableDraft>) => void }) {
+function Tile({
+  name,
+  draft,
+  onDraft,
+}: {
+  name: string;
+  draft: VariableDraft;
+  onDraft: (draft: Partial<VariableDraft>) => void;
+}) {
   const t = useText();
   const isNumber = draft.type === "integer" || draft.type === "number";
   const types = (["string", "integer", "number", "boolean"] as const).map((type) => ({ value: type, label: t.types[type] }));
@@ -86,10 +113,21 @@ function Tile({ name, draft, onDraft }: { name: string; draft: VariableDraft; on
       <legend>
         <code className="chip">{`{{${name}}}`}</code>
       </legend>
-      <SelectField label={t.type} value={draft.type} choices={types} onText={(type) => onDraft({ type: type as VariableDraft["type"] })} />
-      {isNumber && <TextField label={t.minimum} inputMode="decimal" value={draft.minimum} onText={(minimum) => onDraft({ minimum })} />}
-      {isNumber && <TextField label={t.maximum} inputMode="decimal" value={draft.maximum} onText={(maximum) => onDraft({ maximum })} />}
-      {draft.type === "string" && <TextField label={t.options} hint={t.optionsHint} value={draft.options} onText={(options) => onDraft({ options })} />}
+      <SelectField
+        label={t.type}
+        value={draft.type}
+        choices={types}
+        onText={(type) => onDraft({ type: type as VariableDraft["type"] })}
+      />
+      {isNumber && (
+        <TextField label={t.minimum} inputMode="decimal" value={draft.minimum} onText={(minimum) => onDraft({ minimum })} />
+      )}
+      {isNumber && (
+        <TextField label={t.maximum} inputMode="decimal" value={draft.maximum} onText={(maximum) => onDraft({ maximum })} />
+      )}
+      {draft.type === "string" && (
+        <TextField label={t.options} hint={t.optionsHint} value={draft.options} onText={(options) => onDraft({ options })} />
+      )}
       <TextField label={t.default} value={draft.default} onText={(value) => onDraft({ default: value })} />
       <TextField label={t.description} value={draft.description} onText={(description) => onDraft({ description })} />
     </fieldset>

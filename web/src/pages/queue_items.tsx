@@ -25,17 +25,42 @@ export function ItemsTable({ entity, queue, items }: Props) {
     );
   const columns: Column<Item>[] = [
     { title: t.run, width: 2.4, show: (item) => <Title item={item} entity={entity} /> },
-    { title: t.status, width: 1.2, by: (item) => item.state, show: (item) => <Status item={item} isActive={isActive} onTell={() => setTold(item)} /> },
+    {
+      title: t.status,
+      width: 1.2,
+      by: (item) => item.state,
+      show: (item) => <Status item={item} isActive={isActive} onTell={() => setTold(item)} />,
+    },
     { title: t.values, width: 1.4, show: (item) => <Values item={item} /> },
     { title: t.author, by: (item) => specOf(item).author, show: (item) => specOf(item).author },
-    ...(queue.prioritizationMode === "V0" ? [{ title: t.priority, width: 0.8, by: (item: Item) => item.priority, show: (item: Item) => t.priorities[item.priority ?? 2] }] : []),
+    ...(queue.prioritizationMode === "V0"
+      ? [
+          {
+            title: t.priority,
+            width: 0.8,
+            by: (item: Item) => item.priority,
+            show: (item: Item) => t.priorities[item.priority ?? 2],
+          },
+        ]
+      : []),
     { title: t.submitted, by: (item) => item.createdAt, show: (item) => <Ago at={item.createdAt} /> },
-    { title: t.deeds, width: 0.9, isTitleHidden: true, show: (item) => <Deeds item={item} queue={queue} onRemove={() => remove.mutate({ queue: queue.id, item: item.id })} /> },
+    {
+      title: t.deeds,
+      width: 0.9,
+      isTitleHidden: true,
+      show: (item) => <Deeds item={item} queue={queue} onRemove={() => remove.mutate({ queue: queue.id, item: item.id })} />,
+    },
   ];
   return (
     <>
       <Problem error={remove.error} />
-      <Table label={t.runs} columns={columns} rows={items} id={(item) => item.id} text={(item) => JSON.stringify(item.runSpec) + (item.associatedRunId ?? "")} />
+      <Table
+        label={t.runs}
+        columns={columns}
+        rows={items}
+        id={(item) => item.id}
+        text={(item) => JSON.stringify(item.runSpec) + (item.associatedRunId ?? "")}
+      />
       {told && <Report item={told} onClose={() => setTold(null)} />}
     </>
   );
@@ -110,7 +135,9 @@ function Deeds({ item, queue, onRemove }: { item: Item; queue: QueueRow; onRemov
   return (
     <span className="row-deeds">
       <Button kind="quiet" icon="rocket" onClick={again} aria-label={t.launchAgainOf(title)} title={t.launchAgain} />
-      {item.state === "PENDING" && <Button kind="quiet" icon="trash" onClick={onRemove} aria-label={t.removeItem(title)} title={t.remove} />}
+      {item.state === "PENDING" && (
+        <Button kind="quiet" icon="trash" onClick={onRemove} aria-label={t.removeItem(title)} title={t.remove} />
+      )}
     </span>
   );
 }

@@ -81,7 +81,13 @@ function Timeline({ items }: { items: Item[] }) {
   return (
     <section className="panel">
       <h2>{t.submittedOverTime}</h2>
-      <svg className="columns-chart" viewBox={`0 0 ${BARS * 10} 100`} preserveAspectRatio="none" role="img" aria-label={t.submittedSummary(items.length, most)}>
+      <svg
+        className="columns-chart"
+        viewBox={`0 0 ${BARS * 10} 100`}
+        preserveAspectRatio="none"
+        role="img"
+        aria-label={t.submittedSummary(items.length, most)}
+      >
         {counts.map((count, index) => (
           // biome-ignore lint/suspicious/noArrayIndexKey: bars are their places
           <rect key={index} x={index * 10} y={100 - (count / most) * 96} width={8} height={(count / most) * 96} />

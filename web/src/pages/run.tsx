@@ -30,7 +30,11 @@ export function RunPage({ entity, project, run: name, tab }: Where & { tab: stri
   const run = answer.data?.project?.run;
   const live = run ? isRunning(run) : false;
   if (live !== isLive) setIsLive(live);
-  return <Answer of={answer}>{() => (run ? <Shown where={{ entity, project, run: name }} run={run} tab={tab} /> : <h1>{t.noSuchRun(name)}</h1>)}</Answer>;
+  return (
+    <Answer of={answer}>
+      {() => (run ? <Shown where={{ entity, project, run: name }} run={run} tab={tab} /> : <h1>{t.noSuchRun(name)}</h1>)}
+    </Answer>
+  );
 }
 
 function Shown({ where, run, tab }: { where: Where; run: RunDetails; tab: string }) {
@@ -64,7 +68,13 @@ function Shown({ where, run, tab }: { where: Where; run: RunDetails; tab: string
         </div>
         <div className="deeds">
           {isRunning(run) ? (
-            <Button kind="danger" icon="stop" onClick={() => stop.mutate({ id: run.id })} isBusy={stop.isPending} disabled={run.stopped ?? false}>
+            <Button
+              kind="danger"
+              icon="stop"
+              onClick={() => stop.mutate({ id: run.id })}
+              isBusy={stop.isPending}
+              disabled={run.stopped ?? false}
+            >
               {run.stopped ? t.stopping : t.stop}
             </Button>
           ) : (

@@ -27,8 +27,11 @@ type Axis = "_step" | "_runtime" | "_timestamp";
 /** The keys that hold numbers, without what the client adds. */
 function keysOf(run: RunDetails): string[] {
   const told = run.historyKeys as { keys?: Record<string, { typeCounts?: { type: string }[] }> } | null;
-  const isNumber = (counts: { type: string }[] | undefined) => counts === undefined || counts.some(({ type }) => type === "number");
-  return Object.entries(told?.keys ?? {}).flatMap(([key, { typeCounts }]) => (key.startsWith("_") || !isNumber(typeCounts) ? [] : [key]));
+  const isNumber = (counts: { type: string }[] | undefined) =>
+    counts === undefined || counts.some(({ type }) => type === "number");
+  return Object.entries(told?.keys ?? {}).flatMap(([key, { typeCounts }]) =>
+    key.startsWith("_") || !isNumber(typeCounts) ? [] : [key],
+  );
 }
 
 export function Charts({ runs }: { runs: Shown[] }) {
@@ -53,10 +56,26 @@ export function Charts({ runs }: { runs: Shown[] }) {
     <>
       <div className="tools">
         <Search value={wanted} onText={setWanted} label={t.searchMetrics} />
-        <Segmented label={t.axis} value={axis} choices={[["_step", t.step], ["_runtime", t.time], ["_timestamp", t.clock]]} onChoose={setAxis} />
+        <Segmented
+          label={t.axis}
+          value={axis}
+          choices={[
+            ["_step", t.step],
+            ["_runtime", t.time],
+            ["_timestamp", t.clock],
+          ]}
+          onChoose={setAxis}
+        />
         <label className="slider">
           {t.smoothing}
-          <input type="range" min={0} max={0.99} step={0.01} value={smoothing} onChange={(event) => setSmoothing(Number(event.target.value))} />
+          <input
+            type="range"
+            min={0}
+            max={0.99}
+            step={0.01}
+            value={smoothing}
+            onChange={(event) => setSmoothing(Number(event.target.value))}
+          />
           <span className="number">{smoothing.toFixed(2)}</span>
         </label>
         <Switch label={t.logAxis} isOn={isLog} onSwitch={setIsLog} />
@@ -64,7 +83,14 @@ export function Charts({ runs }: { runs: Shown[] }) {
       <p className="faint small">{t.zoomHint}</p>
       <div className="charts">
         {shown.map((key) => (
-          <Chart key={key} title={key} lines={lines.get(key) ?? []} isLog={isLog} smoothing={smoothing} isTime={axis === "_timestamp"} />
+          <Chart
+            key={key}
+            title={key}
+            lines={lines.get(key) ?? []}
+            isLog={isLog}
+            smoothing={smoothing}
+            isTime={axis === "_timestamp"}
+          />
         ))}
       </div>
     </>
@@ -87,7 +113,11 @@ function useHistories(runs: Shown[], keys: string[], axis: Axis): Rows[] {
     })),
     combine: (all) => all.map(({ data }) => data),
   });
-  return useMemo(() => answers.map((data) => ({ name: data?.project?.run?.displayName ?? "", lists: data?.project?.run?.sampledHistory ?? [] })), [answers]);
+  return useMemo(
+    () =>
+      answers.map((data) => ({ name: data?.project?.run?.displayName ?? "", lists: data?.project?.run?.sampledHistory ?? [] })),
+    [answers],
+  );
 }
 
 function linesByKey(answers: Rows[], keys: string[], axis: Axis): Map<string, Line[]> {
@@ -100,7 +130,9 @@ function linesByKey(answers: Rows[], keys: string[], axis: Axis): Map<string, Li
           return typeof x === "number" ? [[x, typeof y === "number" ? y : null]] : [];
         });
         points.sort(([one], [other]) => one - other);
-        return points.length === 0 ? [] : [{ label: answers.length > 1 ? name : key, x: points.map(([x]) => x), y: points.map(([, y]) => y) }];
+        return points.length === 0
+          ? []
+          : [{ label: answers.length > 1 ? name : key, x: points.map(([x]) => x), y: points.map(([, y]) => y) }];
       });
       return [key, lines];
     }),

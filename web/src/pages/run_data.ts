@@ -39,4 +39,8 @@ export const nameOf = (run: { displayName: string | null; name: string }): strin
 
 /** A value in one line. */
 export const brief = (value: unknown): string =>
-  typeof value === "number" ? Intl.NumberFormat("en", { maximumSignificantDigits: 5 }).format(value) : typeof value === "string" ? value : JSON.stringify(value);
+  typeof value === "number"
+    ? Intl.NumberFormat("en", { maximumSignificantDigits: 5, useGrouping: false }).format(value)
+    : typeof value === "string"
+      ? value
+      : JSON.stringify(value);

@@ -7,7 +7,11 @@ import { traceOf } from "./run_data";
 
 export function useItemOf({ entity }: Where, run: RunDetails): { item: Item; queue: string } | null {
   const trace = traceOf(run.config);
-  const answer = useAsk(QueueItem, { entity, project: REGISTRY, queue: trace?.queue ?? "", id: trace?.item ?? "" }, { enabled: trace !== null });
+  const answer = useAsk(
+    QueueItem,
+    { entity, project: REGISTRY, queue: trace?.queue ?? "", id: trace?.item ?? "" },
+    { enabled: trace !== null },
+  );
   const item = answer.data?.project?.runQueue?.runQueueItem;
   return item && trace ? { item, queue: trace.queue } : null;
 }

@@ -5,8 +5,8 @@ import { useEffect, useReducer, useRef, useState } from "react";
 import { ask } from "../api/client";
 import { LogLines, type LogLinesData } from "../api/generated";
 import { Button, Empty } from "../parts/basic";
-import { Icon } from "../parts/icon";
 import { Switch } from "../parts/form";
+import { Icon } from "../parts/icon";
 import { Search } from "../parts/table";
 import { useText } from "../text";
 import type { RunDetails, Where } from "./run";
@@ -19,7 +19,7 @@ const PIECE = 1000;
 const LINE_HEIGHT = 20;
 /** More matches are not listed; one then searches for something rarer. */
 const MATCHES_MAX = 1000;
-const ERROR = /\b(error|exception|traceback|fatal|panic(ked)?)\b/i;
+const ERROR = /error\b|exception\b|\btraceback\b|\bfatal\b|\bpanicked\b/i;
 /** The first error is looked for among so many lines, because it is there or nobody waits for it. */
 const ERROR_LINES_MAX = 50_000;
 
@@ -66,7 +66,12 @@ function Log({ where, run, total }: { where: Where; run: RunDetails; total: numb
   const [, redraw] = useReducer((count: number) => count + 1, 0);
   const [isFollowing, setIsFollowing] = useState(() => isRunning(run));
   const [current, setCurrent] = useState<number | null>(null);
-  const virtual = useVirtualizer({ count: total, estimateSize: () => LINE_HEIGHT, overscan: 30, getScrollElement: () => box.current });
+  const virtual = useVirtualizer({
+    count: total,
+    estimateSize: () => LINE_HEIGHT,
+    overscan: 30,
+    getScrollElement: () => box.current,
+  });
   const items = virtual.getVirtualItems();
   const [first, last] = [Math.floor((items[0]?.index ?? 0) / PIECE), Math.floor((items.at(-1)?.index ?? 0) / PIECE)];
   useEffect(() => {
@@ -94,14 +99,25 @@ function Log({ where, run, total }: { where: Where; run: RunDetails; total: numb
           <code className="cut">{error.text}</code>
         </button>
       )}
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard */}
-      <div className="log" ref={box} role="log" aria-label={t.logs} aria-live="off" tabIndex={0} onWheel={(event) => event.deltaY < 0 && setIsFollowing(false)}>
+      <div
+        className="log"
+        ref={box}
+        role="log"
+        aria-label={t.logs}
+        aria-live="off"
+        tabIndex={0}
+        onWheel={(event) => event.deltaY < 0 && setIsFollowing(false)}
+      >
         <div style={{ height: virtual.getTotalSize() }}>
           {items.map(({ index, start }) => {
             const line = lines.known.get(index);
             const isError = line !== undefined && (line.level === "error" || ERROR.test(line.line ?? ""));
             return (
-              <div key={index} className={`line ${isError ? "bad" : ""} ${index === current ? "current" : ""}`} style={{ transform: `translateY(${start}px)` }}>
+              <div
+                key={index}
+                className={`line ${isError ? "bad" : ""} ${index === current ? "current" : ""}`}
+                style={{ transform: `translateY(${start}px)` }}
+              >
                 <span className="line-number">{index + 1}</span>
                 {line?.label && <span className="line-label">{line.label}</span>}
                 <span>{line?.line ?? "…"}</span>
@@ -122,7 +138,13 @@ function useFirstError(lines: Lines, run: RunDetails, total: number): { at: numb
   useEffect(() => {
     if (!hasFailed) return;
     let isGone = false;
-    search(lines, Math.min(total, ERROR_LINES_MAX), (line) => line.level === "error" || ERROR.test(line.line ?? ""), 1, () => isGone).then(
+    search(
+      lines,
+      Math.min(total, ERROR_LINES_MAX),
+      (line) => line.level === "error" || ERROR.test(line.line ?? ""),
+      1,
+      () => isGone,
+    ).then(
       ([at]) => at !== undefined && !isGone && setFound({ at, text: lines.known.get(at)?.line ?? "" }),
       () => known.invalidateQueries({ queryKey: ["Run"] }),
     );
@@ -133,7 +155,13 @@ function useFirstError(lines: Lines, run: RunDetails, total: number): { at: numb
   return found;
 }
 
-async function search(lines: Lines, total: number, fits: (line: Line) => boolean, limit: number, isGone: () => boolean): Promise<number[]> {
+async function search(
+  lines: Lines,
+  total: number,
+  fits: (line: Line) => boolean,
+  limit: number,
+  isGone: () => boolean,
+): Promise<number[]> {
   const found: number[] = [];
   for (let piece = 0; piece * PIECE < total && found.length < limit && !isGone(); piece++) {
     for (const [offset, line] of (await lines.piece(piece, total)).entries()) if (fits(line)) found.push(piece * PIECE + offset);
@@ -152,7 +180,13 @@ function LogSearch({ lines, total, onShow }: { lines: Lines; total: number; onSh
     if (needle === "") return setFound(null);
     let isGone = false;
     const timer = setTimeout(async () => {
-      const matches = await search(lines, total, (line) => (line.line ?? "").toLowerCase().includes(needle), MATCHES_MAX, () => isGone).catch(() => []);
+      const matches = await search(
+        lines,
+        total,
+        (line) => (line.line ?? "").toLowerCase().includes(needle),
+        MATCHES_MAX,
+        () => isGone,
+      ).catch(() => []);
       if (isGone) return;
       setFound(matches);
       setAt(0);

@@ -44,7 +44,11 @@ function Pairs({ title, pairs, empty }: { title: string; pairs: [string, unknown
   return (
     <section className="panel">
       <h2>{title}</h2>
-      {pairs.length === 0 ? <p className="faint">{empty}</p> : <Facts of={pairs.map(([name, value]) => [name, <code key="value">{brief(value)}</code>])} />}
+      {pairs.length === 0 ? (
+        <p className="faint">{empty}</p>
+      ) : (
+        <Facts of={pairs.map(([name, value]) => [name, <code key="value">{brief(value)}</code>])} />
+      )}
     </section>
   );
 }

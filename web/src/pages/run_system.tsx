@@ -44,7 +44,11 @@ function chartsOf(rows: string[]): [string, Line[]][] {
   const charts = new Map<string, Line[]>();
   for (const name of names) {
     const points = read.filter((row) => typeof row[name] === "number" && typeof row._runtime === "number");
-    const line = { label: name.replace("system.", ""), x: points.map((row) => row._runtime as number), y: points.map((row) => row[name] as number) };
+    const line = {
+      label: name.replace("system.", ""),
+      x: points.map((row) => row._runtime as number),
+      y: points.map((row) => row[name] as number),
+    };
     const title = line.label.replace(/\.\d+(?=\.|$)/, "");
     if (points.length > 0) charts.set(title, [...(charts.get(title) ?? []), line]);
   }

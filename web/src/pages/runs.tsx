@@ -31,7 +31,14 @@ export function RunsPage({ entity, project }: { entity: string; project: string 
       {t.launchDeed}
     </Button>
   );
-  const filter = <SelectField label={t.status} value={state} choices={[{ value: "", label: t.allStates }, ...STATES.map((value) => ({ value, label: t.states[value] }))]} onText={setState} />;
+  const filter = (
+    <SelectField
+      label={t.status}
+      value={state}
+      choices={[{ value: "", label: t.allStates }, ...STATES.map((value) => ({ value, label: t.states[value] }))]}
+      onText={setState}
+    />
+  );
   return (
     <>
       <header className="page-head">
@@ -83,10 +90,25 @@ export function RunTable({ entity, project, runs, tools, canCompare = false }: T
   const t = useText();
   const [chosen, setChosen] = useState<readonly string[]>([]);
   const values = useMemo(() => columnsOf(runs), [runs]);
-  const toggle = (name: string) => setChosen((now) => (now.includes(name) ? now.filter((other) => other !== name) : [...now, name]));
+  const toggle = (name: string) =>
+    setChosen((now) => (now.includes(name) ? now.filter((other) => other !== name) : [...now, name]));
   const columns: Column<RunRow>[] = [
     ...(canCompare
-      ? [{ title: t.choose, width: 0.35, isTitleHidden: true, show: (run: RunRow) => <input type="checkbox" checked={chosen.includes(run.name)} onChange={() => toggle(run.name)} aria-label={t.chooseRun(nameOf(run))} /> }]
+      ? [
+          {
+            title: t.choose,
+            width: 0.35,
+            isTitleHidden: true,
+            show: (run: RunRow) => (
+              <input
+                type="checkbox"
+                checked={chosen.includes(run.name)}
+                onChange={() => toggle(run.name)}
+                aria-label={t.chooseRun(nameOf(run))}
+              />
+            ),
+          },
+        ]
       : []),
     {
       title: t.run,
@@ -101,14 +123,24 @@ export function RunTable({ entity, project, runs, tools, canCompare = false }: T
         </span>
       ),
     },
-    { title: t.status, by: (run) => run.state, show: (run) => <State name={run.state ?? ""} /> },
-    ...values.map(({ title, read }): Column<RunRow> => ({ title, isNumber: true, by: (run) => read(run) as number, show: (run) => <span className="cut">{read(run) === undefined ? "–" : brief(read(run))}</span> })),
+    { title: t.status, width: 1.2, by: (run) => run.state, show: (run) => <State name={run.state ?? ""} /> },
+    ...values.map(
+      ({ title, read }): Column<RunRow> => ({
+        title,
+        isNumber: true,
+        by: (run) => read(run) as number,
+        show: (run) => <span className="cut">{read(run) === undefined ? "–" : brief(read(run))}</span>,
+      }),
+    ),
     { title: t.author, by: (run) => run.user?.username, show: (run) => run.user?.username },
     { title: t.duration, isNumber: true, show: (run) => <Duration from={run.createdAt} to={endOf(run)} /> },
     { title: t.created, by: (run) => run.createdAt, show: (run) => <Ago at={run.createdAt} /> },
   ];
   const compare = canCompare && chosen.length > 1 && (
-    <Button icon="chart" onClick={() => go(`${pathOf(entity, project, "compare")}?runs=${chosen.map(encodeURIComponent).join(",")}`)}>
+    <Button
+      icon="chart"
+      onClick={() => go(`${pathOf(entity, project, "compare")}?runs=${chosen.map(encodeURIComponent).join(",")}`)}
+    >
       {t.compare(chosen.length)}
     </Button>
   );
@@ -118,7 +150,16 @@ export function RunTable({ entity, project, runs, tools, canCompare = false }: T
       {compare}
     </>
   );
-  return <Table label={t.runs} columns={columns} rows={runs} id={(run) => run.name} text={(run) => `${nameOf(run)} ${run.name} ${run.user?.username} ${run.tags?.join(" ")} ${run.config}`} tools={tools || canCompare ? both : undefined} />;
+  return (
+    <Table
+      label={t.runs}
+      columns={columns}
+      rows={runs}
+      id={(run) => run.name}
+      text={(run) => `${nameOf(run)} ${run.name} ${run.user?.username} ${run.tags?.join(" ")} ${run.config}`}
+      tools={tools || canCompare ? both : undefined}
+    />
+  );
 }
 
 /** The first numbers of the summaries, and the first of the configs. */

@@ -61,8 +61,14 @@ function Keys() {
   const [revoking, setRevoking] = useState<Key | null>(null);
   const answer = useQuery({ queryKey: ["Keys"], queryFn: async () => (await send("GET", "/api/v1/keys")) as Key[] });
   const again = () => refresh(known, ["Keys"]);
-  const make = useMutation({ mutationFn: async (name: string) => (await send("POST", "/api/v1/keys", { name })) as { key: string }, onSuccess: () => [setName(""), again()] });
-  const revoke = useMutation({ mutationFn: ({ id }: Key) => send("DELETE", `/api/v1/keys/${id}`), onSuccess: () => [setRevoking(null), again()] });
+  const make = useMutation({
+    mutationFn: async (name: string) => (await send("POST", "/api/v1/keys", { name })) as { key: string },
+    onSuccess: () => [setName(""), again()],
+  });
+  const revoke = useMutation({
+    mutationFn: ({ id }: Key) => send("DELETE", `/api/v1/keys/${id}`),
+    onSuccess: () => [setRevoking(null), again()],
+  });
   return (
     <section className="panel">
       <h2>{t.apiKeys}</h2>

@@ -51,7 +51,11 @@ export function Sidebar({ isOpen, path, values }: { isOpen: boolean; path: strin
               <Icon name="run" /> <span className="cut">{name}</span>
             </Link>
             {current === name && (
-              <Link to={pathOf(entity, name, "jobs")} className="inner" aria-current={path.includes("/jobs") ? "page" : undefined}>
+              <Link
+                to={pathOf(entity, name, "jobs")}
+                className="inner"
+                aria-current={path.includes("/jobs") ? "page" : undefined}
+              >
                 <Icon name="job" /> {t.jobs}
               </Link>
             )}
@@ -73,6 +77,8 @@ export function Sidebar({ isOpen, path, values }: { isOpen: boolean; path: strin
 }
 
 /** Projects that people made; queues live in one of their own, which has no runs. */
-export function projectsOf(data: { models: { edges: { node: { name: string; createdAt: string; runCount: number | null } | null }[] } | null } | undefined) {
+export function projectsOf(
+  data: { models: { edges: { node: { name: string; createdAt: string; runCount: number | null } | null }[] } | null } | undefined,
+) {
   return (data?.models?.edges ?? []).flatMap(({ node }) => (node && node.name !== REGISTRY ? [node] : []));
 }

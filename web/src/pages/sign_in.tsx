@@ -39,7 +39,15 @@ export function SignIn() {
       >
         <Mark />
         <h1>{t.signInTo}</h1>
-        <TextField label={t.apiKey} type="password" value={key} onText={setKey} autoComplete="current-password" required hint={t.whereIsTheKey} />
+        <TextField
+          label={t.apiKey}
+          type="password"
+          value={key}
+          onText={setKey}
+          autoComplete="current-password"
+          required
+          hint={t.whereIsTheKey}
+        />
         <Switch label={t.staySignedIn} isOn={isRemembered} onSwitch={setIsRemembered} />
         <Problem error={error} />
         <Button kind="primary" type="submit" isBusy={isBusy}>

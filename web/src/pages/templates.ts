@@ -1,10 +1,29 @@
 /** Configs to start a queue from. They are those of the tutorials that people follow, with their known mistakes mended. */
 
-export type Start = { name: "job" | "gpu" | "volcano" | "pytorch" | "docker" | "process"; resource: string; text: string; variables?: Record<string, Partial<VariableDraft>> };
+export type Start = {
+  name: "job" | "gpu" | "volcano" | "pytorch" | "docker" | "process";
+  resource: string;
+  text: string;
+  variables?: Record<string, Partial<VariableDraft>>;
+};
 
 /** A template variable while it is being described: all as text, as it is typed. */
-export type VariableDraft = { type: "string" | "integer" | "number" | "boolean"; minimum: string; maximum: string; options: string; default: string; description: string };
-export const NEW_VARIABLE: VariableDraft = { type: "string", minimum: "", maximum: "", options: "", default: "", description: "" };
+export type VariableDraft = {
+  type: "string" | "integer" | "number" | "boolean";
+  minimum: string;
+  maximum: string;
+  options: string;
+  default: string;
+  description: string;
+};
+export const NEW_VARIABLE: VariableDraft = {
+  type: "string",
+  minimum: "",
+  maximum: "",
+  options: "",
+  default: "",
+  description: "",
+};
 
 const JOB = `spec:
   template:
@@ -98,9 +117,19 @@ spec:
 
 export const STARTS: Start[] = [
   { name: "job", resource: "kubernetes", text: JOB },
-  { name: "gpu", resource: "kubernetes", text: GPU, variables: { gpus: { type: "integer", minimum: "1", maximum: "4", default: "1" } } },
+  {
+    name: "gpu",
+    resource: "kubernetes",
+    text: GPU,
+    variables: { gpus: { type: "integer", minimum: "1", maximum: "4", default: "1" } },
+  },
   { name: "volcano", resource: "kubernetes", text: VOLCANO },
-  { name: "pytorch", resource: "kubernetes", text: PYTORCH, variables: { workers: { type: "integer", minimum: "1", maximum: "8", default: "2" } } },
+  {
+    name: "pytorch",
+    resource: "kubernetes",
+    text: PYTORCH,
+    variables: { workers: { type: "integer", minimum: "1", maximum: "8", default: "2" } },
+  },
   { name: "docker", resource: "local-container", text: "{}\n" },
   { name: "process", resource: "local-process", text: "{}\n" },
 ];

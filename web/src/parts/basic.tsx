@@ -4,7 +4,11 @@ import { Away, Refusal } from "../api/client";
 import { useText } from "../text";
 import { Icon, type IconName } from "./icon";
 
-type ButtonProps = ButtonHTMLAttributes<HTMLButtonElement> & { kind?: "primary" | "plain" | "quiet" | "danger"; icon?: IconName; isBusy?: boolean };
+type ButtonProps = ButtonHTMLAttributes<HTMLButtonElement> & {
+  kind?: "primary" | "plain" | "quiet" | "danger";
+  icon?: IconName;
+  isBusy?: boolean;
+};
 
 export function Button({ kind = "plain", icon, isBusy = false, children, className = "", ...rest }: ButtonProps) {
   return (
@@ -68,7 +72,7 @@ export const UNITS = [
 
 function relative(seconds: number, locale: string): string {
   const [unit, size] = UNITS.find(([, size]) => seconds >= size) ?? UNITS[3];
-  return new Intl.RelativeTimeFormat(locale, { style: "short" }).format(-Math.floor(seconds / size), unit);
+  return new Intl.RelativeTimeFormat(locale, { style: "narrow" }).format(-Math.floor(seconds / size), unit);
 }
 
 /** `1h 05m`, `3m 20s`, `12s`. */
@@ -125,7 +129,17 @@ export function Problem({ error }: { error: Error | null | undefined }) {
 }
 
 /** What a place says when there is nothing in it yet: what belongs here, and the next step. */
-export function Empty({ icon, title, children, action }: { icon: IconName; title: string; children?: ReactNode; action?: ReactNode }) {
+export function Empty({
+  icon,
+  title,
+  children,
+  action,
+}: {
+  icon: IconName;
+  title: string;
+  children?: ReactNode;
+  action?: ReactNode;
+}) {
   return (
     <div className="empty">
       <span className="empty-icon">

@@ -21,7 +21,11 @@ export function Chart({ title, lines, isLog = false, smoothing = 0, isTime = fal
   const shape = JSON.stringify(lines.map((line) => line.label));
   useEffect(() => {
     if (!box.current) return;
-    const made = new uPlot(options(JSON.parse(shape), { isLog, isTime, unit, width: box.current.clientWidth }), latest.current, box.current);
+    const made = new uPlot(
+      options(JSON.parse(shape), { isLog, isTime, unit, width: box.current.clientWidth }),
+      latest.current,
+      box.current,
+    );
     plot.current = made;
     const resize = new ResizeObserver(([entry]) => entry && made.setSize({ width: entry.contentRect.width, height: HEIGHT }));
     resize.observe(box.current);
@@ -71,7 +75,14 @@ export function smooth(values: (number | null)[], weight: number): (number | nul
 }
 
 export const number = (value: unknown): string =>
-  typeof value === "number" ? Intl.NumberFormat("en", Math.abs(value) >= 1e6 || (value !== 0 && Math.abs(value) < 1e-3) ? { notation: "scientific", maximumFractionDigits: 2 } : { maximumSignificantDigits: 5 }).format(value) : "–";
+  typeof value === "number"
+    ? Intl.NumberFormat(
+        "en",
+        Math.abs(value) >= 1e6 || (value !== 0 && Math.abs(value) < 1e-3)
+          ? { notation: "scientific", maximumFractionDigits: 2 }
+          : { maximumSignificantDigits: 5 },
+      ).format(value)
+    : "–";
 
 function options(labels: string[], look: { isLog: boolean; isTime: boolean; unit: string; width: number }): uPlot.Options {
   const style = getComputedStyle(document.documentElement);
@@ -82,7 +93,12 @@ function options(labels: string[], look: { isLog: boolean; isTime: boolean; unit
     probe.style.color = colour(name);
     return getComputedStyle(probe).color;
   };
-  const axis = { stroke: resolved("--faint"), grid: { stroke: resolved("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
+  const axis = {
+    stroke: resolved("--faint"),
+    grid: { stroke: resolved("--line"), width: 1 },
+    ticks: { show: false },
+    font: "11px system-ui",
+  };
   probe.remove();
   const y = (_: uPlot, ticks: (number | null)[]) => ticks.map((tick) => (tick === null ? "" : number(tick) + look.unit));
   return {
@@ -92,7 +108,19 @@ function options(labels: string[], look: { isLog: boolean; isTime: boolean; unit
     legend: { show: labels.length > 1, live: false },
     cursor: { sync: { key: "run" }, points: { size: 6 }, drag: { x: true, y: false } },
     scales: { x: { time: look.isTime }, y: look.isLog ? { distr: 3 } : {} },
-    axes: [{ ...axis, size: 28 }, { ...axis, size: 54, values: y }],
-    series: [{}, ...labels.map((label, index) => ({ label, stroke: COLOURS[index % COLOURS.length] as string, width: 1.6, spanGaps: true, points: { size: 4 } }))],
+    axes: [
+      { ...axis, size: 28 },
+      { ...axis, size: 54, values: y },
+    ],
+    series: [
+      {},
+      ...labels.map((label, index) => ({
+        label,
+        stroke: COLOURS[index % COLOURS.length] as string,
+        width: 1.6,
+        spanGaps: true,
+        points: { size: 4 },
+      })),
+    ],
   };
 }

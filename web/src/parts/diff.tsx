@@ -6,11 +6,11 @@ const CONTEXT = 2;
 
 export function Diff({ title, before, after }: { title: string; before: string; after: string }) {
   const rows = compare(before.trimEnd().split("\n"), after.trimEnd().split("\n"));
-  const isNear = (index: number) => rows.slice(Math.max(0, index - CONTEXT), index + CONTEXT + 1).some(({ sign }) => sign !== " ");
+  const isNear = (index: number) =>
+    rows.slice(Math.max(0, index - CONTEXT), index + CONTEXT + 1).some(({ sign }) => sign !== " ");
   return (
     <figure className="diff">
       <figcaption>{title}</figcaption>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard */}
       <pre tabIndex={0}>
         {rows.map(({ sign, text }, index) =>
           isNear(index) ? (

@@ -13,6 +13,8 @@ export function Drawer({ title, onClose, kind = "drawer", children, footer }: Pr
   useEffect(() => {
     const shown = dialog.current;
     shown?.showModal();
+    // A form begins at its first field, not at the button that closes it.
+    shown?.querySelector<HTMLElement>(".drawer-body :is(input:not([type=radio]), select)")?.focus();
     return () => shown?.close();
   }, []);
   const cancel = (event: { preventDefault: () => void }) => {
@@ -49,4 +51,12 @@ export function Confirm({ title, text, deed, onYes, onNo, error, isBusy }: Confi
     </Drawer>
   );
 }
-type ConfirmProps = { title: string; text: string; deed: string; onYes: () => void; onNo: () => void; error?: ReactNode; isBusy: boolean };
+type ConfirmProps = {
+  title: string;
+  text: string;
+  deed: string;
+  onYes: () => void;
+  onNo: () => void;
+  error?: ReactNode;
+  isBusy: boolean;
+};

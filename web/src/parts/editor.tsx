@@ -11,14 +11,20 @@ import { type Diagnostic, linter, lintKeymap } from "@codemirror/lint";
 import { Compartment, EditorState } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
-import { useEffect, useRef } from "react";
+import { useEffect, useRef, useState } from "react";
 import { problemsOf } from "../documents";
 
 export type Language = "yaml" | "json";
 type Props = { label: string; value: string; language?: Language; onChange?: (text: string) => void };
 
 const THEME = EditorView.theme({
-  "&": { fontSize: "13px", color: "var(--text)", backgroundColor: "var(--sunken)", borderRadius: "8px", border: "1px solid var(--line-strong)" },
+  "&": {
+    fontSize: "13px",
+    color: "var(--text)",
+    backgroundColor: "var(--sunken)",
+    borderRadius: "8px",
+    border: "1px solid var(--line-strong)",
+  },
   "&.cm-focused": { outline: "2px solid var(--accent)", outlineOffset: "1px" },
   ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.55", maxHeight: "60vh", minHeight: "3em" },
   ".cm-content": { caretColor: "var(--accent)" },
@@ -26,7 +32,12 @@ const THEME = EditorView.theme({
   ".cm-gutters": { backgroundColor: "transparent", color: "var(--faint)", border: "none" },
   ".cm-activeLine, .cm-activeLineGutter": { backgroundColor: "color-mix(in oklab, var(--text) 4%, transparent)" },
   "&.cm-focused .cm-selectionBackground, .cm-selectionBackground": { backgroundColor: "var(--selection)" },
-  ".cm-tooltip": { backgroundColor: "var(--raised)", color: "var(--text)", border: "1px solid var(--line-strong)", borderRadius: "6px" },
+  ".cm-tooltip": {
+    backgroundColor: "var(--raised)",
+    color: "var(--text)",
+    border: "1px solid var(--line-strong)",
+    borderRadius: "6px",
+  },
   ".cm-diagnosticAction": { backgroundColor: "var(--accent-fill)", color: "var(--on-accent)", borderRadius: "4px" },
 });
 const COLOURS = HighlightStyle.define([
@@ -39,7 +50,8 @@ const COLOURS = HighlightStyle.define([
 export function Editor({ label, value, language = "yaml", onChange }: Props) {
   const host = useRef<HTMLDivElement>(null);
   const view = useRef<EditorView>(null);
-  const [syntax, writing] = [useRef(new Compartment()), useRef(onChange)];
+  const [syntax] = useState(() => new Compartment());
+  const writing = useRef(onChange);
   writing.current = onChange;
   const isFixed = !onChange;
   const first = useRef({ value, language });
@@ -50,7 +62,12 @@ export function Editor({ label, value, language = "yaml", onChange }: Props) {
     const lint = linter((shown) => problemsOf(shown.state.doc.toString()).map((found): Diagnostic => found), { delay: 200 });
     const editing = isFixed
       ? [EditorState.readOnly.of(true)]
-      : [history(), highlightActiveLine(), lint, EditorView.updateListener.of((update) => update.docChanged && writing.current?.(update.state.doc.toString()))];
+      : [
+          history(),
+          highlightActiveLine(),
+          lint,
+          EditorView.updateListener.of((update) => update.docChanged && writing.current?.(update.state.doc.toString())),
+        ];
     const made = new EditorView({
       parent: root,
       root,
@@ -60,7 +77,7 @@ export function Editor({ label, value, language = "yaml", onChange }: Props) {
         drawSelection(),
         indentUnit.of("  "),
         keymap.of([...defaultKeymap, ...historyKeymap, ...lintKeymap]),
-        syntax.current.of(first.current.language === "yaml" ? yaml() : json()),
+        syntax.of(first.current.language === "yaml" ? yaml() : json()),
         syntaxHighlighting(COLOURS),
         THEME,
         EditorView.contentAttributes.of({ "aria-label": label, ...(isFixed ? { "aria-readonly": "true", tabindex: "0" } : {}) }),
@@ -69,11 +86,11 @@ export function Editor({ label, value, language = "yaml", onChange }: Props) {
     });
     view.current = made;
     return () => made.destroy();
-  }, [label, isFixed]);
+  }, [label, isFixed, syntax]);
 
   useEffect(() => {
-    view.current?.dispatch({ effects: syntax.current.reconfigure(language === "yaml" ? yaml() : json()) });
-  }, [language]);
+    view.current?.dispatch({ effects: syntax.reconfigure(language === "yaml" ? yaml() : json()) });
+  }, [language, syntax]);
 
   useEffect(() => {
     first.current = { value, language };

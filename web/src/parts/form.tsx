@@ -27,10 +27,18 @@ export function Field({ label, hint, error, children }: FieldProps) {
 
 type Shared = { label: string; hint?: ReactNode; error?: string | undefined };
 
-export function TextField({ label, hint, error, onText, ...rest }: Shared & { onText: (text: string) => void } & InputHTMLAttributes<HTMLInputElement>) {
+export function TextField({
+  label,
+  hint,
+  error,
+  onText,
+  ...rest
+}: Shared & { onText: (text: string) => void } & InputHTMLAttributes<HTMLInputElement>) {
   return (
     <Field label={label} hint={hint} error={error}>
-      {(ids) => <input autoComplete="off" spellCheck={false} {...rest} {...ids} onChange={(event) => onText(event.target.value)} />}
+      {(ids) => (
+        <input autoComplete="off" spellCheck={false} {...rest} {...ids} onChange={(event) => onText(event.target.value)} />
+      )}
     </Field>
   );
 }
@@ -69,12 +77,33 @@ export function Segmented<Value extends string>({ label, value, choices, onChoos
     </fieldset>
   );
 }
-type SegmentedProps<Value> = { label: string; value: Value; choices: readonly (readonly [Value, string])[]; onChoose: (value: Value) => void };
+type SegmentedProps<Value> = {
+  label: string;
+  value: Value;
+  choices: readonly (readonly [Value, string])[];
+  onChoose: (value: Value) => void;
+};
 
-export function Switch({ label, isOn, onSwitch, hint }: { label: string; isOn: boolean; onSwitch: (isOn: boolean) => void; hint?: string }) {
+export function Switch({
+  label,
+  isOn,
+  onSwitch,
+  hint,
+}: {
+  label: string;
+  isOn: boolean;
+  onSwitch: (isOn: boolean) => void;
+  hint?: string;
+}) {
   return (
     <label className="switch">
-      <input type="checkbox" role="switch" checked={isOn} onChange={(event) => onSwitch(event.target.checked)} />
+      <input
+        type="checkbox"
+        role="switch"
+        checked={isOn}
+        aria-checked={isOn}
+        onChange={(event) => onSwitch(event.target.checked)}
+      />
       <span>
         {label}
         {hint && <span className="hint">{hint}</span>}

@@ -53,7 +53,7 @@ export function Table<Row>({ label, columns, rows, id, text, tools }: Props<Row>
           {tools}
         </div>
       )}
-      {/* biome-ignore lint/a11y/noRedundantRoles: as cards on a phone it would otherwise lose its meaning */}
+      {/* Roles are said again because cards, which rows are on a phone, have none. */}
       <table aria-label={label} aria-rowcount={shown.length + 1} role="table">
         <colgroup>
           {columns.map((column) => (
@@ -63,7 +63,11 @@ export function Table<Row>({ label, columns, rows, id, text, tools }: Props<Row>
         <thead>
           <tr>
             {columns.map((column, index) => (
-              <th key={column.title} className={column.isNumber ? "number" : ""} aria-sort={order?.column === index ? (order.sign === 1 ? "ascending" : "descending") : undefined}>
+              <th
+                key={column.title}
+                className={column.isNumber ? "number" : ""}
+                aria-sort={order?.column === index ? (order.sign === 1 ? "ascending" : "descending") : undefined}
+              >
                 {column.by ? (
                   <button type="button" onClick={() => sort(index)}>
                     {column.title}
@@ -81,11 +85,14 @@ export function Table<Row>({ label, columns, rows, id, text, tools }: Props<Row>
           {items.map((item) => {
             const row = shown[item.index] as Row;
             return (
-              // biome-ignore lint/a11y/noRedundantRoles: as above
               <tr key={item.key} ref={virtual.measureElement} data-index={item.index} aria-rowindex={item.index + 2} role="row">
                 {columns.map((column) => (
-                  // biome-ignore lint/a11y/noRedundantRoles: as above
-                  <td key={column.title} data-title={column.isTitleHidden ? undefined : column.title} className={column.isNumber ? "number" : ""} role="cell">
+                  <td
+                    key={column.title}
+                    data-title={column.isTitleHidden ? undefined : column.title}
+                    className={column.isNumber ? "number" : ""}
+                    role="cell"
+                  >
                     {column.show(row)}
                   </td>
                 ))}
@@ -100,7 +107,13 @@ export function Table<Row>({ label, columns, rows, id, text, tools }: Props<Row>
   );
 }
 
-function arrange<Row>(rows: Row[], columns: Column<Row>[], order: { column: number; sign: number } | null, text: ((row: Row) => string) | undefined, wanted: string): Row[] {
+function arrange<Row>(
+  rows: Row[],
+  columns: Column<Row>[],
+  order: { column: number; sign: number } | null,
+  text: ((row: Row) => string) | undefined,
+  wanted: string,
+): Row[] {
   const needle = wanted.trim().toLowerCase();
   const found = needle && text ? rows.filter((row) => text(row).toLowerCase().includes(needle)) : rows;
   const by = order && columns[order.column]?.by;
