@@ -4,7 +4,7 @@ import { useIsLive, useLive } from "./api/live";
 import { currentKey, onSession } from "./api/session";
 import { Sidebar } from "./pages/sidebar";
 import { SignIn } from "./pages/sign_in";
-import { Button } from "./parts/basic";
+import { Button, Heading } from "./parts/basic";
 import { Icon } from "./parts/icon";
 import { useTheme } from "./preferences";
 import { match, usePath } from "./router";
@@ -41,15 +41,16 @@ function Frame() {
   const [isMenuOpen, setIsMenuOpen] = useState(false);
   const found = PAGES.map((page) => ({ page, values: match(page.path, path) })).find(({ values }) => values !== null);
   const { entity } = useViewer();
-  // A new place begins at its top, and its menu is closed; tabs of one place do not move the eye.
   const place = found?.page.name ?? "";
+  const last = useRef(place);
   // biome-ignore lint/correctness/useExhaustiveDependencies: the path is what makes it run
   useEffect(() => setIsMenuOpen(false), [path]);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: the place is what makes it run
+  // A new place begins at its top, also for who hears it; tabs of one place move neither eye nor ear.
   useEffect(() => {
+    if (last.current === place) return;
+    last.current = place;
     scrollTo(0, 0);
-    const title = main.current?.querySelector("h1")?.textContent;
-    document.title = title ? `${title} · Volley` : "Volley";
+    main.current?.focus({ preventScroll: true });
   }, [place]);
   return (
     <div className="frame">
@@ -72,7 +73,7 @@ function Frame() {
       <main id="main" ref={main} tabIndex={-1}>
         <Guard key={path}>
           <Suspense fallback={<div className="skeleton" role="status" aria-label={t.loading} />}>
-            {found ? found.page.show({ entity, ...found.values }) : <h1>{t.noSuchPage}</h1>}
+            {found ? found.page.show({ entity, ...found.values }) : <Heading>{t.noSuchPage}</Heading>}
           </Suspense>
         </Guard>
       </main>

@@ -26,7 +26,7 @@ export function toObject(text: string): Record<string, unknown> | null {
   return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : null;
 }
 
-export function problemsOf(text: string): Found[] {
+export function problemsOf(text: string, words: { addQuotes: string; unquoted: (token: string) => string }): Found[] {
   const document = parse(text);
   const found: Found[] = [...document.errors, ...document.warnings].map(({ pos: [from, to], name, message }) => ({
     from: Math.min(from, text.length),
@@ -40,12 +40,15 @@ export function problemsOf(text: string): Found[] {
       if (!node.flow || node.items.length !== 1 || !pair || !isMap(pair.key) || !pair.key.flow || !node.range) return;
       const [from, to] = node.range;
       const token = text.slice(from, to);
-      const quote: Fix = { name: "Add quotes", apply: (view) => view.dispatch({ changes: { from, to, insert: `'${token}'` } }) };
+      const quote: Fix = {
+        name: words.addQuotes,
+        apply: (view) => view.dispatch({ changes: { from, to, insert: `'${token}'` } }),
+      };
       found.push({
         from,
         to,
         severity: "error",
-        message: `${token} must be quoted: YAML reads { as the beginning of a mapping (G-12)`,
+        message: words.unquoted(token),
         actions: [quote],
       });
       return visit.SKIP;

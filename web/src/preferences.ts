@@ -46,5 +46,7 @@ export function useDraft<Form extends object>(name: string, initial: Form) {
     [key],
   );
   const forget = useCallback(() => sessionStorage.removeItem(key), [key]);
-  return { form, change, forget, isKept: sessionStorage.getItem(key) !== null };
+  /** Null where there is nothing to take back. */
+  const startOver = sessionStorage.getItem(key) === null ? null : () => [forget(), setForm(initial)];
+  return { form, change, forget, startOver };
 }

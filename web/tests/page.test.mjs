@@ -286,6 +286,35 @@ test("the page says that the server is away, loses no input, and is right again 
   await close(page);
 });
 
+test("a computer whose clock is three days ahead shows the same", async () => {
+  await makeQueue(server, { name: "skewed", config: {} });
+  await push(server, { queue: "skewed", spec: { name: "fresh", docker: { docker_image: "x" } } });
+  await startAgent(server, { queue: "skewed" });
+  const page = await open(browser, server);
+  await page.addInitScript(() => {
+    const real = Date.now;
+    Date.now = () => real() + 3 * 86_400_000;
+  });
+  await signIn(page, server, server.key, "/launch/alice/skewed");
+  const item = row(page, "fresh");
+  await item.getByText("Queued").waitFor();
+  assert.doesNotMatch(await item.locator("time").textContent(), /d/);
+  await close(page);
+});
+
+test("what was typed and not sent is still there later, and can be taken back", async () => {
+  const page = await open(browser, server);
+  await signIn(page, server, server.key, "/launch?open=queue");
+  await page.getByLabel("Queue name").fill("half-typed");
+  await page.keyboard.press("Escape");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Create queue" }).first().click();
+  assert.equal(await page.getByLabel("Queue name").inputValue(), "half-typed");
+  await page.getByRole("button", { name: "Start over" }).click();
+  assert.equal(await page.getByLabel("Queue name").inputValue(), "");
+  await close(page);
+});
+
 test("a long queue keeps few rows in the page, and the last is reached by scrolling", async () => {
   await makeQueue(server, { name: "long", config: {} });
   for (let done = 0; done < ITEMS_MANY; done += 50) {

@@ -1,5 +1,6 @@
 /** Requests to the server: GraphQL operations by their generated types, and the few plain endpoints. */
-import { authorization, signOut } from "./session";
+import { hear } from "./clock";
+import { authorization, forgetKey } from "./session";
 
 /** `types` is never there; it carries the types of what goes in and comes out. */
 export type Operation<Data, Variables> = { name: string; text: string; types?: (variables: Variables) => Data };
@@ -32,12 +33,13 @@ export async function send(method: string, path: string, body?: unknown, key?: s
   let answer: { error?: unknown; errors?: { message: string }[] };
   try {
     response = await fetch(path, { method, headers, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
+    hear(response.headers.get("date"));
     answer = await response.json();
   } catch (cause) {
     throw new Away("the server cannot be reached", { cause });
   }
   if (response.ok && !answer.errors?.length) return answer;
-  if (response.status === 401 && key === undefined) signOut();
+  if (response.status === 401 && key === undefined) forgetKey();
   const told = answer.errors?.[0]?.message ?? answer.error;
   throw new Refusal(typeof told === "string" ? told : response.statusText, response.status);
 }

@@ -11,10 +11,17 @@ export function signIn(key: string, isRemembered: boolean): void {
   for (const tell of listeners) tell();
 }
 
-export function signOut(): void {
-  sessionStorage.clear();
+/** The key is no longer good. What was typed stays, for when its author has signed in again. */
+export function forgetKey(): void {
+  sessionStorage.removeItem(NAME);
   localStorage.removeItem(NAME);
   for (const tell of listeners) tell();
+}
+
+/** Somebody leaves: nothing of theirs stays. */
+export function signOut(): void {
+  sessionStorage.clear();
+  forgetKey();
 }
 
 export function onSession(tell: () => void): () => void {

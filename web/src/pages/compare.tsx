@@ -2,7 +2,7 @@
 import { useQueries } from "@tanstack/react-query";
 import { ask } from "../api/client";
 import { Run } from "../api/generated";
-import { Answer, State } from "../parts/basic";
+import { Answer, Heading, State } from "../parts/basic";
 import { COLOURS } from "../parts/chart";
 import { Link, pathOf, useSearch } from "../router";
 import { useText } from "../text";
@@ -33,7 +33,7 @@ export default function ComparePage({ entity, project }: { entity: string; proje
           <Link to={pathOf(entity, project)} className="back">
             {entity} / {project}
           </Link>
-          <h1>{t.comparing(names.length)}</h1>
+          <Heading>{t.comparing(names.length)}</Heading>
         </div>
       </header>
       <Answer of={answer}>

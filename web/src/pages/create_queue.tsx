@@ -4,7 +4,7 @@ import { ask } from "../api/client";
 import { CreateQueue as Create, CreateConfig } from "../api/generated";
 import { refresh } from "../api/live";
 import { Button, Problem } from "../parts/basic";
-import { Drawer } from "../parts/drawer";
+import { Drawer, StartOver } from "../parts/drawer";
 import { SelectField, Switch, TextField } from "../parts/form";
 import { useDraft } from "../preferences";
 import { go, pathOf } from "../router";
@@ -29,7 +29,7 @@ export default function CreateQueue({ onClose }: { onClose: () => void }) {
   const known = useQueryClient();
   const { entity, entities } = useViewer();
   const first: Form = { entity, name: "", hasPriorities: false, ...startOf(STARTS[0] as Start) };
-  const { form, change, forget } = useDraft<Form>("queue", first);
+  const { form, change, forget, startOver } = useDraft<Form>("queue", first);
   const create = useMutation({
     mutationFn: async () => {
       const submission = submissionOf(form);
@@ -56,6 +56,7 @@ export default function CreateQueue({ onClose }: { onClose: () => void }) {
   });
   const footer = (
     <>
+      <StartOver deed={startOver} />
       <Button onClick={onClose}>{t.cancel}</Button>
       <Button kind="primary" type="submit" form="create-queue" isBusy={create.isPending}>
         {t.createQueue}

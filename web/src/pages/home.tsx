@@ -1,7 +1,7 @@
 /** The first page: the projects of the entity, and what to do when there is none. */
 import { Projects } from "../api/generated";
 import { useAsk } from "../api/live";
-import { Ago, Answer, Command, Empty } from "../parts/basic";
+import { Ago, Answer, Command, Empty, Heading } from "../parts/basic";
 import { Icon } from "../parts/icon";
 import { Link, pathOf } from "../router";
 import { useText } from "../text";
@@ -16,7 +16,7 @@ export function HomePage() {
     <>
       <header className="page-head">
         <div>
-          <h1>{t.projectsOf(entity)}</h1>
+          <Heading>{t.projectsOf(entity)}</Heading>
           <p className="lead">{t.homeLead}</p>
         </div>
       </header>

@@ -4,7 +4,7 @@ import { useState } from "react";
 import { Job, type JobData } from "../api/generated";
 import { useAsk } from "../api/live";
 import { toText } from "../documents";
-import { Ago, Answer, Badge, Button, Facts } from "../parts/basic";
+import { Ago, Answer, Badge, Button, Facts, Heading } from "../parts/basic";
 import { Editor } from "../parts/editor";
 import { SelectField } from "../parts/form";
 import { go, Link, pathOf, withSearch } from "../router";
@@ -28,7 +28,7 @@ export default function JobPage({ entity, project, job: name }: { entity: string
     <Answer of={answer}>
       {({ project: found }) => {
         const job = found?.artifactType?.artifactCollection;
-        return job ? <Shown entity={entity} project={project} job={job} /> : <h1>{t.noSuchJob(name)}</h1>;
+        return job ? <Shown entity={entity} project={project} job={job} /> : <Heading>{t.noSuchJob(name)}</Heading>;
       }}
     </Answer>
   );
@@ -49,7 +49,7 @@ function Shown({ entity, project, job }: { entity: string; project: string; job:
           <Link to={pathOf(entity, project, "jobs")} className="back">
             {t.jobs}
           </Link>
-          <h1>{job.name}</h1>
+          <Heading>{job.name}</Heading>
           <p className="badges">
             {version?.node.aliases.map(({ alias }) => (
               <Badge key={alias}>{alias}</Badge>

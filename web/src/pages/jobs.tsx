@@ -1,7 +1,7 @@
 /** The jobs of a project: what can be launched again and again. */
 import { Jobs, type JobsData } from "../api/generated";
 import { useAsk } from "../api/live";
-import { Ago, Answer, Button, Command, Empty } from "../parts/basic";
+import { Ago, Answer, Button, Command, Empty, Heading } from "../parts/basic";
 import { type Column, Table } from "../parts/table";
 import { go, Link, pathOf, withSearch } from "../router";
 import { useText } from "../text";
@@ -17,6 +17,7 @@ export function JobsPage({ entity, project }: { entity: string; project: string 
   const columns: Column<Row>[] = [
     {
       title: t.job,
+      isName: true,
       width: 3,
       by: (job) => job.name,
       show: (job) => (
@@ -45,7 +46,7 @@ export function JobsPage({ entity, project }: { entity: string; project: string 
           <Link to={pathOf(entity, project)} className="back">
             {entity} / {project}
           </Link>
-          <h1>{t.jobs}</h1>
+          <Heading>{t.jobs}</Heading>
         </div>
       </header>
       <Answer of={answer}>

@@ -10,7 +10,7 @@ import { Jobs, Projects, Push, QueueItem, type QueueRow, Queues, Run } from "../
 import { refresh, useAsk, useDeed } from "../api/live";
 import { toObject, toText } from "../documents";
 import { Answer, Button, Empty, Problem } from "../parts/basic";
-import { Drawer } from "../parts/drawer";
+import { Drawer, StartOver } from "../parts/drawer";
 import { Editor } from "../parts/editor";
 import { Segmented, SelectField, TextField } from "../parts/form";
 import { useDraft } from "../preferences";
@@ -128,7 +128,7 @@ const joined = (list: string[]): string => list.map((word) => (/^[\w@%+=:,./-]+$
 function Filled({ entity, from, onClose, queues, initial }: Props & { queues: QueueRow[]; initial: Form }) {
   const t = useText();
   const known = useQueryClient();
-  const { form, change, forget } = useDraft(`launch.${Object.values(from).join(".")}`, {
+  const { form, change, forget, startOver } = useDraft(`launch.${Object.values(from).join(".")}`, {
     ...initial,
     queue: initial.queue || (queues[0]?.name ?? ""),
   });
@@ -191,6 +191,7 @@ function Filled({ entity, from, onClose, queues, initial }: Props & { queues: Qu
     );
   const footer = (
     <>
+      <StartOver deed={startOver} />
       <Button onClick={onClose}>{t.cancel}</Button>
       <Button kind="primary" type="submit" form="launch" icon="rocket" isBusy={push.isPending}>
         {t.launchNow}

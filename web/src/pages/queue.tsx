@@ -2,7 +2,7 @@
 import { lazy, Suspense, useState } from "react";
 import { DeleteQueues, Queue, type QueueRow } from "../api/generated";
 import { useAsk, useDeed } from "../api/live";
-import { Answer, Badge, Button, Problem, State } from "../parts/basic";
+import { Answer, Badge, Button, Heading, Problem, State } from "../parts/basic";
 import { Confirm } from "../parts/drawer";
 import { Icon } from "../parts/icon";
 import { Tabs } from "../parts/tabs";
@@ -25,7 +25,7 @@ export function QueuePage({ entity, queue: name, tab }: { entity: string; queue:
         project?.runQueue ? (
           <Shown key={project.runQueue.id} entity={entity} queue={project.runQueue} tab={tab} />
         ) : (
-          <h1>{t.noSuchQueue(name)}</h1>
+          <Heading>{t.noSuchQueue(name)}</Heading>
         )
       }
     </Answer>
@@ -52,7 +52,7 @@ function Shown({ entity, queue, tab }: { entity: string; queue: QueueRow; tab: s
           <Link to="/launch" className="back">
             <Icon name="back" /> {t.queues}
           </Link>
-          <h1>{queue.name}</h1>
+          <Heading>{queue.name}</Heading>
           <p className="badges">
             <State name={isActive ? "active" : "idle"} />
             <Badge>{resourceName(queue.defaultResourceConfig?.resource)}</Badge>

@@ -8,7 +8,7 @@ import { isActive } from "./queue_data";
 export function AgentsTab({ entity, queue }: { entity: string; queue: QueueRow }) {
   const t = useText();
   const columns: Column<LaunchAgentRow>[] = [
-    { title: t.agent, width: 2, show: (agent) => <span className="strong">{agent.name}</span> },
+    { isName: true, title: t.agent, width: 2, show: (agent) => <span className="strong">{agent.name}</span> },
     {
       title: t.status,
       by: (agent) => agent.agentStatus,

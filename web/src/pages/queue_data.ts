@@ -2,6 +2,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback, useRef } from "react";
 import { ask } from "../api/client";
+import { now } from "../api/clock";
 import type { Event } from "../api/events";
 import {
   type Config,
@@ -22,7 +23,7 @@ export const REGISTRY = "model-registry";
 const SILENCE_MS_MAX = 120_000;
 
 export const isActive = (agent: LaunchAgentRow): boolean =>
-  agent.agentStatus !== "KILLED" && Date.now() - new Date(agent.heartbeatAt ?? 0).getTime() < SILENCE_MS_MAX;
+  agent.agentStatus !== "KILLED" && now() - new Date(agent.heartbeatAt ?? 0).getTime() < SILENCE_MS_MAX;
 
 export const hasAgent = (queue: QueueRow): boolean => queue.launchAgents.some(isActive);
 
@@ -95,12 +96,8 @@ export function useItems(entity: string, queue: string) {
     changed.current.clear();
     if (ids.length > SINGLE_MAX) return known.invalidateQueries({ queryKey });
     const answers = await Promise.all(ids.map((id) => ask(QueueItem, { ...where, id })));
-    known.setQueryData<Item[]>(queryKey, (before) =>
-      merge(
-        before ?? [],
-        answers.flatMap((one) => one.project?.runQueue?.runQueueItem ?? []),
-      ),
-    );
+    const news = answers.flatMap((one) => one.project?.runQueue?.runQueueItem ?? []);
+    known.setQueryData<Item[]>(queryKey, (before) => before && merge(before, ids, news));
   };
   const flushNow = useRef(flush);
   flushNow.current = flush;
@@ -113,11 +110,12 @@ export function useItems(entity: string, queue: string) {
   return useQuery({ queryKey, queryFn: () => readAll(where) });
 }
 
-function merge(before: Item[], news: Item[]): Item[] {
-  const byId = new Map(news.map((item) => [item.id, item]));
-  const kept = before.map((item) => byId.get(item.id) ?? item);
-  const ids = new Set(before.map((item) => item.id));
-  return [...news.filter((item) => !ids.has(item.id)), ...kept];
+/** Items that were asked for again are as told now; what is no longer told of is gone. New ones come first. */
+function merge(before: Item[], asked: string[], news: Item[]): Item[] {
+  const [isAsked, byId] = [new Set(asked), new Map(news.map((item) => [item.id, item]))];
+  const kept = before.flatMap((item) => (isAsked.has(item.id) ? (byId.get(item.id) ?? []) : item));
+  const known = new Set(before.map((item) => item.id));
+  return [...news.filter((item) => !known.has(item.id)), ...kept];
 }
 
 type ItemsPage = NonNullable<NonNullable<ItemsData["project"]>["runQueue"]>["runQueueItems"] | undefined;

@@ -24,7 +24,7 @@ export function ItemsTable({ entity, queue, items }: Props) {
       </Empty>
     );
   const columns: Column<Item>[] = [
-    { title: t.run, width: 2.4, show: (item) => <Title item={item} entity={entity} /> },
+    { isName: true, title: t.run, width: 2.4, show: (item) => <Title item={item} entity={entity} /> },
     {
       title: t.status,
       width: 1.2,

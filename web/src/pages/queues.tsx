@@ -2,7 +2,7 @@
 import { lazy, Suspense } from "react";
 import { Queues, type QueuesData } from "../api/generated";
 import { useAsk } from "../api/live";
-import { Ago, Answer, Badge, Button, Empty, State } from "../parts/basic";
+import { Ago, Answer, Badge, Button, Empty, Heading, State } from "../parts/basic";
 import { go, Link, pathOf, useSearch, withSearch } from "../router";
 import { useText } from "../text";
 import { useViewer } from "../viewer";
@@ -25,7 +25,7 @@ export function QueuesPage() {
     <>
       <header className="page-head">
         <div>
-          <h1>{t.launch}</h1>
+          <Heading>{t.launch}</Heading>
           <p className="lead">{t.queuesLead}</p>
         </div>
         {create}

@@ -2,7 +2,7 @@
 import { lazy, Suspense, useState } from "react";
 import { DeleteRun, Run, type RunData, StopRun } from "../api/generated";
 import { useAsk, useDeed } from "../api/live";
-import { Answer, Button, Duration, Problem, State } from "../parts/basic";
+import { Answer, Button, Duration, Heading, Problem, State } from "../parts/basic";
 import { Confirm } from "../parts/drawer";
 import { Tabs } from "../parts/tabs";
 import { go, Link, pathOf, withSearch } from "../router";
@@ -32,7 +32,9 @@ export function RunPage({ entity, project, run: name, tab }: Where & { tab: stri
   if (live !== isLive) setIsLive(live);
   return (
     <Answer of={answer}>
-      {() => (run ? <Shown where={{ entity, project, run: name }} run={run} tab={tab} /> : <h1>{t.noSuchRun(name)}</h1>)}
+      {() =>
+        run ? <Shown where={{ entity, project, run: name }} run={run} tab={tab} /> : <Heading>{t.noSuchRun(name)}</Heading>
+      }
     </Answer>
   );
 }
@@ -59,7 +61,7 @@ function Shown({ where, run, tab }: { where: Where; run: RunDetails; tab: string
           <Link to={pathOf(entity, project)} className="back">
             {entity} / {project}
           </Link>
-          <h1>{nameOf(run)}</h1>
+          <Heading>{nameOf(run)}</Heading>
           <p className="badges">
             <State name={run.state ?? ""} />
             <Duration from={run.createdAt} to={endOf(run)} />

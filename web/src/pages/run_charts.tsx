@@ -14,6 +14,8 @@ import { isRunning } from "./run_data";
 
 /** As many points as a chart can show on a wide screen. */
 const SAMPLES = 1500;
+/** A live run asks anew every other second; what it was told before is not kept for long. */
+export const OLD_MS = 10_000;
 /** More charts than this at once are reached by the search. */
 const CHARTS_MAX = 60;
 
@@ -109,6 +111,7 @@ function useHistories(runs: Shown[], keys: string[], axis: Axis): Rows[] {
       queryFn: () => ask(History, { ...where, specs }),
       placeholderData: keepPreviousData,
       staleTime: Number.POSITIVE_INFINITY,
+      gcTime: OLD_MS,
       enabled: specs.length > 0,
     })),
     combine: (all) => all.map(({ data }) => data),

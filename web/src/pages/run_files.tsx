@@ -21,6 +21,7 @@ export function FilesTab({ where }: { where: Where }) {
   const columns: Column<Row>[] = [
     {
       title: t.file,
+      isName: true,
       width: 3,
       by: (file) => file.name,
       show: (file) => (

@@ -7,6 +7,7 @@ import { Answer, Empty } from "../parts/basic";
 import { Chart, type Line } from "../parts/chart";
 import { useText } from "../text";
 import type { RunDetails, Where } from "./run";
+import { OLD_MS } from "./run_charts";
 
 const SAMPLES = 1000;
 
@@ -16,6 +17,7 @@ export default function SystemTab({ where, run }: { where: Where; run: RunDetail
     queryKey: ["SystemMetrics", where, run.eventsLineCount],
     queryFn: () => ask(SystemMetrics, { ...where, samples: SAMPLES }),
     placeholderData: keepPreviousData,
+    gcTime: OLD_MS,
   });
   const charts = useMemo(() => chartsOf(answer.data?.project?.run?.events ?? []), [answer.data]);
   return (

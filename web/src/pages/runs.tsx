@@ -3,7 +3,7 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { ask } from "../api/client";
 import { type RunRow, Runs } from "../api/generated";
-import { Ago, Answer, Button, Command, Duration, Empty, State } from "../parts/basic";
+import { Ago, Answer, Button, Command, Duration, Empty, Heading, State } from "../parts/basic";
 import { SelectField } from "../parts/form";
 import { type Column, Table } from "../parts/table";
 import { go, Link, pathOf, withSearch } from "../router";
@@ -44,7 +44,7 @@ export function RunsPage({ entity, project }: { entity: string; project: string 
       <header className="page-head">
         <div>
           <p className="back">{entity}</p>
-          <h1>{project}</h1>
+          <Heading>{project}</Heading>
         </div>
         <div className="deeds">
           <Link className="button plain" to={pathOf(entity, project, "jobs")}>
@@ -112,6 +112,7 @@ export function RunTable({ entity, project, runs, tools, canCompare = false }: T
       : []),
     {
       title: t.run,
+      isName: true,
       width: 2.2,
       by: nameOf,
       show: (run) => (

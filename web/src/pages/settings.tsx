@@ -3,7 +3,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { send } from "../api/client";
 import { refresh } from "../api/live";
-import { Answer, Button, Command, Problem } from "../parts/basic";
+import { Answer, Button, Command, Heading, Problem } from "../parts/basic";
 import { Confirm } from "../parts/drawer";
 import { Segmented, TextField } from "../parts/form";
 import { Icon } from "../parts/icon";
@@ -20,7 +20,7 @@ export function SettingsPage() {
     <>
       <header className="page-head">
         <div>
-          <h1>{t.settings}</h1>
+          <Heading>{t.settings}</Heading>
           <p className="lead">
             {t.signedInAs(username)}
             {isAdmin && ` · ${t.administrator}`} · {entities.join(", ")} · Volley {version}

@@ -5,7 +5,7 @@ import { Viewer } from "../api/generated";
 import { client } from "../api/live";
 import { signIn } from "../api/session";
 import { Mark } from "../app";
-import { Button, Problem } from "../parts/basic";
+import { Button, Heading, Problem } from "../parts/basic";
 import { Switch, TextField } from "../parts/form";
 import { useText } from "../text";
 import { LanguageChoice } from "./settings";
@@ -38,7 +38,7 @@ export function SignIn() {
         }}
       >
         <Mark />
-        <h1>{t.signInTo}</h1>
+        <Heading>{t.signInTo}</Heading>
         <TextField
           label={t.apiKey}
           type="password"

@@ -1,6 +1,7 @@
 /** The smallest pieces: buttons, badges, times, notices, empty places. */
 import { type ButtonHTMLAttributes, type ReactNode, useEffect, useState } from "react";
-import { Away, Refusal } from "../api/client";
+import { Away } from "../api/client";
+import { now } from "../api/clock";
 import { useText } from "../text";
 import { Icon, type IconName } from "./icon";
 
@@ -46,16 +47,24 @@ export function State({ name }: { name: string }) {
   );
 }
 
+/** The title of a page, which is also that of its window. */
+export const Heading = ({ children }: { children: string }) => (
+  <>
+    <title>{`${children} · Volley`}</title>
+    <h1>{children}</h1>
+  </>
+);
+
 export const Badge = ({ children }: { children: ReactNode }) => <span className="badge">{children}</span>;
 
 /** How long ago, which stays true while one looks; the exact time is its title. */
 export function Ago({ at }: { at: string | null | undefined }) {
   const t = useText();
-  const now = useNow();
+  const time = useNow();
   if (!at) return <span className="faint">–</span>;
   const date = new Date(at);
-  // A clock that differs from the server's must not tell of the future.
-  const seconds = Math.max(0, (now - date.getTime()) / 1000);
+  // What has just happened may be ahead of a clock of whole seconds.
+  const seconds = Math.max(0, (time - date.getTime()) / 1000);
   return (
     <time dateTime={at} title={date.toLocaleString(t.locale)}>
       {seconds < 5 ? t.justNow : relative(seconds, t.locale)}
@@ -77,9 +86,9 @@ function relative(seconds: number, locale: string): string {
 
 /** `1h 05m`, `3m 20s`, `12s`. */
 export function Duration({ from, to }: { from: string | null | undefined; to?: string | null | undefined }) {
-  const now = useNow();
+  const time = useNow();
   if (!from) return <span className="faint">–</span>;
-  const end = to ? new Date(to).getTime() : now;
+  const end = to ? new Date(to).getTime() : time;
   return <span className="number">{durationText((end - new Date(from).getTime()) / 1000)}</span>;
 }
 
@@ -95,16 +104,16 @@ export function durationText(seconds: number): string {
 /** One clock for all times on the page. */
 const ticks = new Set<(now: number) => void>();
 setInterval(() => {
-  for (const tick of ticks) tick(Date.now());
+  for (const tick of ticks) tick(now());
 }, 1000);
 
 function useNow(): number {
-  const [now, setNow] = useState(Date.now);
+  const [time, setTime] = useState(now);
   useEffect(() => {
-    ticks.add(setNow);
-    return () => void ticks.delete(setNow);
+    ticks.add(setTime);
+    return () => void ticks.delete(setTime);
   }, []);
-  return now;
+  return time;
 }
 
 /** What the server said no to. A hint, where it gave one, is on its own line. */
@@ -162,7 +171,7 @@ export function Answer<Data>({
 }) {
   const t = useText();
   if (of.data !== undefined) return children(of.data);
-  if (of.error instanceof Refusal || of.error) return <Problem error={of.error} />;
+  if (of.error) return <Problem error={of.error} />;
   return (
     <div className="skeleton" role="status" aria-label={t.loading}>
       <span />

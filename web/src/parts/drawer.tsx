@@ -33,6 +33,18 @@ export function Drawer({ title, onClose, kind = "drawer", children, footer }: Pr
   );
 }
 
+/** What was typed earlier is still there; this takes it away. */
+export function StartOver({ deed }: { deed: (() => void) | null }) {
+  const t = useText();
+  return (
+    deed && (
+      <Button kind="quiet" className="start-over" onClick={deed}>
+        {t.startOver}
+      </Button>
+    )
+  );
+}
+
 /** Asks once more before something that cannot be undone. */
 export function Confirm({ title, text, deed, onYes, onNo, error, isBusy }: ConfirmProps) {
   const t = useText();

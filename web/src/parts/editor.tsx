@@ -13,6 +13,7 @@ import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } f
 import { tags } from "@lezer/highlight";
 import { useEffect, useRef, useState } from "react";
 import { problemsOf } from "../documents";
+import { useText } from "../text";
 
 export type Language = "yaml" | "json";
 type Props = { label: string; value: string; language?: Language; onChange?: (text: string) => void };
@@ -48,6 +49,7 @@ const COLOURS = HighlightStyle.define([
 ]);
 
 export function Editor({ label, value, language = "yaml", onChange }: Props) {
+  const t = useText();
   const host = useRef<HTMLDivElement>(null);
   const view = useRef<EditorView>(null);
   const [syntax] = useState(() => new Compartment());
@@ -59,7 +61,7 @@ export function Editor({ label, value, language = "yaml", onChange }: Props) {
   useEffect(() => {
     if (!host.current) return;
     const root = host.current.shadowRoot ?? host.current.attachShadow({ mode: "open" });
-    const lint = linter((shown) => problemsOf(shown.state.doc.toString()).map((found): Diagnostic => found), { delay: 200 });
+    const lint = linter((shown) => problemsOf(shown.state.doc.toString(), t).map((found): Diagnostic => found), { delay: 200 });
     const editing = isFixed
       ? [EditorState.readOnly.of(true)]
       : [
@@ -86,7 +88,7 @@ export function Editor({ label, value, language = "yaml", onChange }: Props) {
     });
     view.current = made;
     return () => made.destroy();
-  }, [label, isFixed, syntax]);
+  }, [label, isFixed, syntax, t]);
 
   useEffect(() => {
     view.current?.dispatch({ effects: syntax.reconfigure(language === "yaml" ? yaml() : json()) });

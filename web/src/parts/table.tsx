@@ -12,6 +12,8 @@ export type Column<Row> = {
   /** How wide, as a share of the table. */
   width?: number;
   isNumber?: boolean;
+  /** It names the row: on a phone it is the title of the card. */
+  isName?: boolean;
   isTitleHidden?: boolean;
 };
 
@@ -89,8 +91,8 @@ export function Table<Row>({ label, columns, rows, id, text, tools }: Props<Row>
                 {columns.map((column) => (
                   <td
                     key={column.title}
-                    data-title={column.isTitleHidden ? undefined : column.title}
-                    className={column.isNumber ? "number" : ""}
+                    data-title={column.isTitleHidden || column.isName ? undefined : column.title}
+                    className={column.isNumber ? "number" : column.isName ? "name" : ""}
                     role="cell"
                   >
                     {column.show(row)}

@@ -8,6 +8,7 @@ const types = { string: "String", integer: "Integer", number: "Float", boolean: 
 export const en = {
   locale: "en",
   about: "About",
+  addQuotes: "Add quotes",
   addAgent: "Add an agent",
   administrator: "administrator",
   agent: "Agent",
@@ -202,6 +203,7 @@ export const en = {
   smoothing: "Smoothing",
   stage: "Stage",
   startFrom: "Start from",
+  startOver: "Start over",
   started: "Started",
   starts: {
     job: ["Kubernetes Job", "One pod, any image"],
@@ -244,6 +246,7 @@ export const en = {
   tryAgain: "Try again",
   type: "Type",
   types,
+  unquoted: (token: string) => `${token} must be quoted: YAML reads { as the beginning of a mapping (G-12)`,
   unreadable: "This cannot be read; see the mark in the text",
   updated: "Updated",
   values: "Values",

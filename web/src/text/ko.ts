@@ -6,6 +6,7 @@ const types = { string: "문자열", integer: "정수", number: "실수", boolea
 export const ko: Text = {
   locale: "ko",
   about: "정보",
+  addQuotes: "따옴표 추가",
   addAgent: "에이전트 추가",
   administrator: "관리자",
   agent: "에이전트",
@@ -198,6 +199,7 @@ export const ko: Text = {
   smoothing: "스무딩",
   stage: "단계",
   startFrom: "시작 템플릿",
+  startOver: "처음부터",
   started: "시작됨",
   starts: {
     job: ["Kubernetes Job", "아무 이미지나, 파드 하나"],
@@ -240,6 +242,7 @@ export const ko: Text = {
   tryAgain: "다시 시도",
   type: "유형",
   types,
+  unquoted: (token) => `${token} 에는 따옴표가 필요합니다. YAML은 {를 매핑의 시작으로 읽습니다 (G-12)`,
   unreadable: "읽을 수 없습니다. 텍스트의 표시를 확인하세요",
   updated: "갱신",
   values: "값",

@@ -6,6 +6,7 @@ const types = { string: "字符串", integer: "整数", number: "浮点数", boo
 export const zh: Text = {
   locale: "zh",
   about: "信息",
+  addQuotes: "添加引号",
   addAgent: "添加代理",
   administrator: "管理员",
   agent: "代理",
@@ -197,6 +198,7 @@ export const zh: Text = {
   smoothing: "平滑",
   stage: "阶段",
   startFrom: "从模板开始",
+  startOver: "重新开始",
   started: "开始",
   starts: {
     job: ["Kubernetes Job", "一个 Pod，任意镜像"],
@@ -239,6 +241,7 @@ export const zh: Text = {
   tryAgain: "重试",
   type: "类型",
   types,
+  unquoted: (token) => `${token} 需要加引号：YAML 会把 { 当作映射的开头 (G-12)`,
   unreadable: "无法读取，请看文本中的标记",
   updated: "更新",
   values: "取值",
