@@ -5,6 +5,7 @@ mod blob;
 pub mod body;
 mod fallback;
 mod health;
+mod page;
 
 use crate::fault::Fault;
 use crate::graphql::root::{self, Schema};
@@ -52,7 +53,7 @@ fn router(shared: Shared) -> Router {
         .route("/ready", get(health::ready))
         // Without this answer clients export their telemetry here.
         .route("/sdk/otel/v1/{*kind}", any(not_found))
-        .fallback(not_found)
+        .fallback(page::serve)
         .with_state(shared)
 }
 
