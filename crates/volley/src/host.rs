@@ -205,8 +205,9 @@ async fn stop((cluster, operator): (Cluster, Option<Operator>), end: &End, ends:
 async fn start_cluster(home: &Home, listen: SocketAddr, settings: &Settings, training: Rules) -> Result<Cluster> {
     let node = settings.node.options(map::kept(home)?)?;
     let names = settings.listen.names.clone();
+    let pretended = settings.node.pretended()?;
     let policy = settings.operator.policy();
-    let options = Options { names, node, training, policy, ..Options::new(home.folder(), listen) };
+    let options = Options { names, node, pretended, training, policy, ..Options::new(home.folder(), listen) };
     Cluster::start(options).await.map_err(|error| {
         let what = match listen_hint(&error, listen) {
             Some(hint) => format!("failed to start the cluster\nhint: {hint}"),

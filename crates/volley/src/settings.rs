@@ -21,6 +21,7 @@ use volley_cluster::node::{NodeOptions, mode_word};
 use volley_cluster::runtime::client::Launcher;
 use volley_cluster::runtime::spec::Mode;
 use volley_plan::job::training::{self, Gang};
+use volley_plan::node::pretended_nodes::Groups;
 use volley_scheduler::policy::Source;
 
 /// More than any machine has; a typing error must not make a node of a million devices.
@@ -111,6 +112,9 @@ pub struct NodeArgs {
     /// Serve the API only: pods stay Pending
     #[arg(long)]
     pub no_node: bool,
+    /// Show nodes that are not there, on which pods run without processes, such as 5000x8gpu; may be repeated
+    #[arg(long, value_name = "NxMgpu[,cpu=..]", value_parser = Groups::parse)]
+    pub pretend_nodes: Vec<Groups>,
     /// Ask this address before the registry itself; may be repeated
     #[arg(long = "registry-mirror", value_name = "HOST=URL", value_parser = Mirror::parse)]
     pub registry_mirrors: Vec<Mirror>,
@@ -216,6 +220,7 @@ impl Settings {
         node.gpu_slices.iter().for_each(|count| add("gpu-slices", count.to_string()));
         node.image_maps.iter().for_each(|map| add("image-map", map.to_string()));
         node.runtime.iter().for_each(|runtime| add("runtime", mode_word(runtime.mode()).to_owned()));
+        node.pretend_nodes.iter().for_each(|groups| add("pretend-nodes", groups.to_string()));
         node.registry_mirrors
             .iter()
             .for_each(|mirror| add("registry-mirror", format!("{}={}", mirror.host, mirror.url)));
@@ -259,6 +264,7 @@ impl NodeArgs {
             image_maps: or_else(self.image_maps, file.image_maps),
             runtime: self.runtime.or(file.runtime),
             no_node: self.no_node || file.no_node,
+            pretend_nodes: or_else(self.pretend_nodes, file.pretend_nodes),
             registry_mirrors: or_else(self.registry_mirrors, file.registry_mirrors),
             plain_http_registries: or_else(self.plain_http_registries, file.plain_http_registries),
             insecure_registries: or_else(self.insecure_registries, file.insecure_registries),
@@ -278,6 +284,11 @@ impl NodeArgs {
             image_maps: [self.image_maps.clone(), maps].concat(),
             registries: self.registries(),
         }))
+    }
+
+    /// Nodes that are not there.
+    pub fn pretended(&self) -> Result<Groups> {
+        Groups::joined(self.pretend_nodes.clone()).map_err(|problem| anyhow!("--pretend-nodes: {problem}"))
     }
 
     pub fn registries(&self) -> RegistryConfig {
@@ -448,6 +459,8 @@ mod tests {
             "--insecure-registry=other.lan",
             "--compat=strict",
             "--gang-scheduler-name=volcano",
+            "--pretend-nodes=100x8gpu,label.zone=a,50x",
+            "--pretend-nodes=3x1gpu,name=small",
             "--no-node",
         ];
         for words in [&all[..], &["--fake-gpus=4"], &["--gpus=all"], &["--gpus=none"], &[]] {
