@@ -5,6 +5,7 @@
 
 use crate::home::Home;
 use crate::host::Listen;
+use crate::host::server::ServerArgs;
 use anyhow::{Context, Result, anyhow};
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, CommandFactory, Parser, ValueEnum};
@@ -36,6 +37,8 @@ pub struct Settings {
     pub node: NodeArgs,
     #[command(flatten)]
     pub operator: OperatorArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
 }
 
 /// How training jobs are driven, in this process and by `volley operator`.
@@ -189,7 +192,8 @@ impl Settings {
             compat: self.operator.compat.or(file.operator.compat),
             gang_scheduler_name: self.operator.gang_scheduler_name.or(file.operator.gang_scheduler_name),
         };
-        Ok(Settings { listen, node: self.node.or(file.node), operator })
+        let server = ServerArgs { server_listen: self.server.server_listen.or(file.server.server_listen) };
+        Ok(Settings { listen, node: self.node.or(file.node), operator, server })
     }
 
     /// The options as words, to start this program again with.
@@ -211,6 +215,7 @@ impl Settings {
         node.insecure_registries.iter().for_each(|host| add("insecure-registry", host.clone()));
         self.operator.compat.iter().for_each(|compat| add("compat", compat.word().to_owned()));
         self.operator.gang_scheduler_name.iter().for_each(|name| add("gang-scheduler-name", name.clone()));
+        self.server.server_listen.iter().for_each(|address| add("server-listen", address.to_string()));
         if node.no_node {
             words.push("--no-node".to_owned());
         }

@@ -14,7 +14,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("cluster", &["api", "plan", "turns"]),
     ("operator", &["api", "plan", "turns"]),
     ("server", &["api", "plan"]),
-    ("volley", &["api", "plan", "cluster", "operator", "server"]),
+    ("client", &[]),
+    ("volley", &["api", "plan", "client", "cluster", "operator", "server"]),
 ];
 
 /// Rooms on which another's tests stand; they meet over public protocols there as everywhere.
