@@ -29,6 +29,7 @@ test: setup lint ## Everything: format, lint, all tests, the tour of the README,
 	cargo build -p volley
 	$(TEST) --workspace
 	tests/tour.sh
+	tests/guides.sh
 	tests/demo.sh
 
 demo: setup build ## Show the main job: a cluster comes up and kubectl works with it

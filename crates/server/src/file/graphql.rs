@@ -217,7 +217,8 @@ impl FileMutation {
                 Some(number) => store::by_id(&shared.database, number).await?,
                 None => None,
             };
-            let Some((file, entity)) = found else {
+            // What may not be seen is passed over like what is gone.
+            let Some((file, entity)) = found.filter(|(_, entity)| ctx.caller().may_see(*entity)) else {
                 continue;
             };
             ctx.caller().must(Deed::Log, entity, "the file")?;
