@@ -5,6 +5,7 @@
 
 use crate::home::Home;
 use crate::host::Listen;
+use crate::host::server::ServerArgs;
 use anyhow::{Context, Result, anyhow};
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, CommandFactory, Parser, ValueEnum};
@@ -38,6 +39,8 @@ pub struct Settings {
     pub node: NodeArgs,
     #[command(flatten)]
     pub operator: OperatorArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
 }
 
 /// How training jobs are driven, in this process and by `volley operator`.
@@ -205,7 +208,8 @@ impl Settings {
             gang_scheduler_name: self.operator.gang_scheduler_name.or(file.operator.gang_scheduler_name),
             scheduler_conf: self.operator.scheduler_conf.or(file.operator.scheduler_conf),
         };
-        Ok(Settings { listen, node: self.node.or(file.node), operator })
+        let server = ServerArgs { server_listen: self.server.server_listen.or(file.server.server_listen) };
+        Ok(Settings { listen, node: self.node.or(file.node), operator, server })
     }
 
     /// The options as words, to start this program again with.
@@ -231,6 +235,7 @@ impl Settings {
         // The one who reads it may stand elsewhere.
         let conf = self.operator.scheduler_conf.iter().filter_map(|path| std::path::absolute(path).ok());
         conf.for_each(|path| add("scheduler-conf", path.display().to_string()));
+        self.server.server_listen.iter().for_each(|address| add("server-listen", address.to_string()));
         if node.no_node {
             words.push("--no-node".to_owned());
         }

@@ -15,7 +15,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("cluster", &["api", "plan", "turns", "scheduler"]),
     ("operator", &["api", "plan", "turns", "scheduler"]),
     ("server", &["api", "plan"]),
-    ("volley", &["api", "plan", "scheduler", "cluster", "operator", "server"]),
+    ("client", &[]),
+    ("volley", &["api", "plan", "client", "scheduler", "cluster", "operator", "server"]),
 ];
 
 /// Rooms on which another's tests stand; they meet over public protocols there as everywhere.
