@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 const GPU: &str = "nvidia.com/gpu";
 const NODES: usize = 4;
-const GPUS_PER_NODE: i64 = 30;
-/// More than are bound side by side, so that there is a moment in between; and more than half of the GPUs.
-const MEMBERS: usize = 80;
+const GPUS_PER_NODE: i64 = 6;
+/// Enough for several commits, so that there is a moment between two binds; and more than half of the GPUs.
+const MEMBERS: usize = 16;
 const KILLS_PER_TEST: usize = 50;
 /// And a little after a bind was seen, so that the moment is not bound to an answer.
 const AFTERLIFE_MICROSECONDS: std::ops::Range<u64> = 0..4_000;
@@ -209,6 +209,7 @@ async fn die_again_and_again(rivals: Rivals, seed: u64) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_gang_stays_in_part_after_fifty_deaths_during_its_binds() {
     let parts = die_again_and_again(Rivals::None, 5).await;
+    println!("{parts} of {KILLS_PER_TEST} deaths came between two binds");
     assert!(parts > 0, "no death came between two binds, so this shows nothing");
 }
 

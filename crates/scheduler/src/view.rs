@@ -186,6 +186,9 @@ impl View {
     }
 
     fn forget(&mut self, row: Row, place: &str, uid: &str) {
+        if row == PODS {
+            self.assumed.remove(uid);
+        }
         if self.known[row].get(place).is_none_or(|known| *known.uid != *uid) {
             return;
         }
@@ -194,7 +197,6 @@ impl View {
         self.snapshot.forget(KINDS[row].seen_as, namespace, name);
         if row == PODS {
             self.pending.remove(&Key { namespace: namespace.into(), name: name.into() });
-            self.assumed.remove(uid);
         }
         if row == QUEUES {
             self.told_allocated.remove(name);
