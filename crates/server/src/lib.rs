@@ -16,6 +16,7 @@ pub mod agent;
 pub mod sweep;
 pub mod events;
 pub mod blobs;
+pub mod backup;
 pub mod database;
 pub mod fault;
 mod ids;
@@ -25,6 +26,7 @@ mod watchman;
 use blobs::Blobs;
 use database::Database;
 use events::News;
+use events::feed::Feed;
 use jiff::Timestamp;
 use people::{keys, store::NewUser};
 use std::net::SocketAddr;
@@ -56,6 +58,16 @@ pub struct Settings {
     pub first_key: Option<String>,
 }
 
+impl Settings {
+    pub(crate) fn database_url(&self) -> String {
+        self.database.clone().unwrap_or_else(|| self.folder.join("volley.db").display().to_string())
+    }
+
+    pub(crate) fn blobs_place(&self) -> String {
+        self.blobs.clone().unwrap_or_else(|| self.folder.join("blobs").display().to_string())
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("failed to make the folder `{}`", at.display())]
@@ -80,6 +92,7 @@ pub struct State {
     pub database: Database,
     pub blobs: Blobs,
     pub news: News,
+    pub feed: Feed,
     /// Without a slash at the end.
     pub public_url: String,
     /// Ends what would otherwise go on for as long as a client listens.
@@ -99,10 +112,8 @@ impl Server {
     pub async fn start(settings: Settings) -> Result<Server, StartError> {
         std::fs::create_dir_all(&settings.folder)
             .map_err(|source| StartError::Folder { at: settings.folder.clone(), source })?;
-        let path = settings.folder.join("volley.db").display().to_string();
-        let database = Database::open(settings.database.as_deref().unwrap_or(&path)).await?;
-        let place = settings.blobs.clone().unwrap_or_else(|| settings.folder.join("blobs").display().to_string());
-        let blobs = Blobs::open(&place, &database).await?;
+        let database = Database::open(&settings.database_url()).await?;
+        let blobs = Blobs::open(&settings.blobs_place(), &database).await?;
         add_first_user(&database, &settings).await?;
 
         let failed = |source| StartError::Listen { at: settings.listen, source };
@@ -112,11 +123,15 @@ impl Server {
         let news = News::default();
         let public_url = public_url.trim_end_matches('/').to_owned();
         let stop = CancellationToken::new();
-        let shared = Arc::new(State { database, blobs, news, public_url, stop: stop.clone() });
+        let shared = Arc::new(State { database, blobs, news, feed: Feed::default(), public_url, stop: stop.clone() });
 
         let tasks = TaskTracker::new();
         tasks.spawn(http::serve(listener, shared.clone(), stop.clone()));
         tasks.spawn(watchman::watch(shared.clone(), stop));
+        tasks.spawn({
+            let shared = shared.clone();
+            async move { shared.feed.run(&shared.database, &shared.news, &shared.stop).await }
+        });
         tasks.close();
         Ok(Server { shared, address, tasks })
     }
