@@ -133,6 +133,7 @@ mod tests {
             public_url: None,
             first_user: "alice".to_owned(),
             first_key: Some(KEY.to_owned()),
+            rates: crate::http::limits::Rates::default(),
         };
         let server = Server::start(settings).await.unwrap();
         let mut caller = caller_by_key(&server.shared.database, KEY, Timestamp::now()).await.unwrap().unwrap();

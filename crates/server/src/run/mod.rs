@@ -4,6 +4,7 @@ pub mod chart;
 pub mod graphql;
 pub mod lines;
 pub mod names;
+pub mod rest;
 pub mod search;
 pub mod store;
 pub mod stream;
