@@ -33,7 +33,10 @@ fn one_who_guesses_keys_must_wait_and_one_who_has_a_key_need_not() {
     let mut text = String::new();
     open(&running, &format!("{:040}", 7), "GET /api/v1/session", "").read_to_string(&mut text).expect("an answer");
     let head = text.to_lowercase();
-    assert!(head.contains("\r\nretry-after: ") && head.contains("too many failed sign-ins from this address"), "{text}");
+    assert!(
+        head.contains("\r\nretry-after: ") && head.contains("too many failed sign-ins from this address"),
+        "{text}"
+    );
     assert_eq!(send(&running, KEY, "GET /api/v1/session", "").status, 200, "whoever has a key is not held up");
 }
 

@@ -11,14 +11,16 @@ fn push(running: &Running, key: &str, gpus: i64) -> String {
     let spec = json!({ "resource": "kubernetes", "resource_args": { "kubernetes": { "spec": { "template": { "spec": {
         "containers": [{ "resources": { "limits": { "nvidia.com/gpu": gpus } } }] } } } } } });
     let spec = Value::from(spec.to_string());
-    let query = format!("mutation {{ pushToRunQueueByName(input: {{{QUEUE}, runSpec: {spec}}}) {{ runQueueItemId }} }}");
+    let query =
+        format!("mutation {{ pushToRunQueueByName(input: {{{QUEUE}, runSpec: {spec}}}) {{ runQueueItemId }} }}");
     let answer = graphql(running, key, &query);
     assert_eq!(answer.status, 200, "{}", answer.body);
     text(&answer.json()["data"]["pushToRunQueueByName"]["runQueueItemId"])
 }
 
 fn pop(running: &Running) -> Option<String> {
-    let answer = graphql(running, KEY, &format!("mutation {{ popFromRunQueue(input: {{{QUEUE}}}) {{ runQueueItemId }} }}"));
+    let answer =
+        graphql(running, KEY, &format!("mutation {{ popFromRunQueue(input: {{{QUEUE}}}) {{ runQueueItemId }} }}"));
     assert_eq!(answer.status, 200, "{}", answer.body);
     answer.json()["data"]["popFromRunQueue"]["runQueueItemId"].as_str().map(str::to_owned)
 }
@@ -32,7 +34,9 @@ fn reason(running: &Running, item: &str) -> Option<String> {
 }
 
 fn fail(running: &Running, item: &str) {
-    let query = format!("mutation {{ failRunQueueItem(input: {{runQueueItemId: \"{item}\", message: \"m\", stage: \"run\"}}) {{ success }} }}");
+    let query = format!(
+        "mutation {{ failRunQueueItem(input: {{runQueueItemId: \"{item}\", message: \"m\", stage: \"run\"}}) {{ success }} }}"
+    );
     assert_eq!(graphql(running, KEY, &query).status, 200);
 }
 

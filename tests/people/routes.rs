@@ -228,7 +228,8 @@ fn a_signed_link_is_for_one_thing_and_one_deed() {
     let look = format!(
         "{{ project(name: \"{PROJECT}\", entityName: \"{TEAM}\") {{ run(name: \"r\") {{ files {{ edges {{ node {{ directUrl uploadUrl }} }} }} }} }} }}"
     );
-    let node = crate::http::graphql(running, olga, &look).json()["data"]["project"]["run"]["files"]["edges"][0]["node"].take();
+    let node =
+        crate::http::graphql(running, olga, &look).json()["data"]["project"]["run"]["files"]["edges"][0]["node"].take();
     let (read, write) = (text(&node["directUrl"]), text(&node["uploadUrl"]));
     let path = |url: &str| url[running.url.len()..].to_owned();
     put(running, &write, "new bytes");

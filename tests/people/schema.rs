@@ -79,7 +79,9 @@ impl Schema {
             self.types["Mutation"].fields.iter().map(|field| field.kind.name.as_str()).collect();
         let is_object = |one: &Type| !one.fields.is_empty();
         let others = self.types.iter().filter(|(_, one)| is_object(one)).map(|(name, _)| name.clone());
-        others.filter(|name| name != "Mutation" && !reached.contains(name) && !answers.contains(name.as_str())).collect()
+        others
+            .filter(|name| name != "Mutation" && !reached.contains(name) && !answers.contains(name.as_str()))
+            .collect()
     }
 
     pub fn mutations(&self, names: &Names) -> Vec<Request> {
@@ -202,7 +204,9 @@ fn taught(place: &str, name: &str, names: &Names) -> Option<String> {
         ("CreateArtifactTypeInput", "name") => quoted("t2"),
         ("CreateArtifactManifestInput", "name") => quoted("wandb_manifest.json"),
         ("CreateArtifactFileSpecInput" | "ArtifactManifestEntryInput", "name") => quoted("a.bin"),
-        ("Query.organization", "name") | ("Project.artifactCollection" | "ArtifactType.artifactCollection", "name") => quoted("c"),
+        ("Query.organization", "name") | ("Project.artifactCollection" | "ArtifactType.artifactCollection", "name") => {
+            quoted("c")
+        }
         (_, "artifactCollectionName" | "artifactPortfolioName") => quoted("c"),
         ("CreateRunFilesInput" | "MarkRunFilesUploadedInput", "files") => quoted("f.txt"),
         ("DeleteFilesInput", "files") => quoted(&names.file),
@@ -226,7 +230,9 @@ fn taught(place: &str, name: &str, names: &Names) -> Option<String> {
         (_, "artifactTypeName" | "type") if place != "CreateArtifactManifestInput" => quoted("t"),
         (_, "resource" | "resourceType") => quoted("kubernetes"),
         (_, "aliasName" | "alias") => quoted("latest"),
-        (_, "tagName" | "digest" | "title" | "text" | "message" | "stage" | "host" | "hostname" | "description") => quoted("x"),
+        (_, "tagName" | "digest" | "title" | "text" | "message" | "stage" | "host" | "hostname" | "description") => {
+            quoted("x")
+        }
         (_, "md5") => quoted("1B2M2Y8AsgTpgAmY7PhCfg=="),
         (_, "hexMD5") => quoted("d41d8cd98f00b204e9800998ecf8427e"),
         (_, "storageLayout") if place == "Artifact.filesByManifestEntries" => quoted("V2"),

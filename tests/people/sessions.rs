@@ -15,7 +15,11 @@ struct Answer {
 
 impl Answer {
     fn field(&self, name: &str) -> Option<&str> {
-        self.head.lines().filter_map(|line| line.split_once(": ")).find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+        self.head
+            .lines()
+            .filter_map(|line| line.split_once(": "))
+            .find(|(field, _)| field.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value)
     }
 
     /// The cookie as a browser would send it back.
@@ -26,7 +30,8 @@ impl Answer {
 
 /// A request without a key, with these header fields.
 fn request(running: &Running, head: &str, fields: &[(&str, &str)], body: &Value) -> Answer {
-    let mut stream = TcpStream::connect(running.url.strip_prefix("http://").expect("plain HTTP")).expect("a connection");
+    let mut stream =
+        TcpStream::connect(running.url.strip_prefix("http://").expect("plain HTTP")).expect("a connection");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let fields: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
@@ -107,7 +112,8 @@ fn a_password_signs_in_where_one_was_set() {
     assert_eq!(change(Value::Null, "another horse"), 403, "an open session is not enough");
     let other = sign_in("bob", "correct horse").cookie();
     assert_eq!(change("correct horse".into(), "another horse"), 200);
-    let is_open = |cookie: &str| request(&running, "GET /api/v1/session", &[("Cookie", cookie)], &Value::Null).status == 200;
+    let is_open =
+        |cookie: &str| request(&running, "GET /api/v1/session", &[("Cookie", cookie)], &Value::Null).status == 200;
     assert!(is_open(&cookie) && !is_open(&other), "other sessions end with the old password");
     assert_eq!(sign_in("bob", "correct horse").status, 401);
 }
@@ -132,6 +138,21 @@ fn who_is_deleted_is_gone_at_once_and_the_last_admin_stays() {
 }
 
 #[test]
+fn one_who_is_shut_out_does_not_go_on_listening() {
+    let running = Running::start(Engine::Sqlite);
+    let made = rest(&running, KEY, "POST /api/v1/keys", json!({ "name": "listener" }));
+    let mut stream = crate::http::open(&running, &text(&made["key"]), "GET /api/v1/events", "");
+    let mut head = String::new();
+    while head != "\r\n" {
+        head.clear();
+        assert!(std::io::BufRead::read_line(&mut stream, &mut head).expect("a head") > 0);
+    }
+    rest(&running, KEY, &format!("DELETE /api/v1/keys/{}", made["id"]), json!({}));
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).expect("the stream ends");
+}
+
+#[test]
 fn keys_have_names_ends_and_a_last_use() {
     let running = Running::start(Engine::Postgres);
     let made = rest(&running, KEY, "POST /api/v1/keys", json!({ "name": "ci", "expires_days": 30 }));
@@ -145,7 +166,11 @@ fn keys_have_names_ends_and_a_last_use() {
     assert!(!listed("ci").to_string().contains(&key), "a key is shown once");
     assert_eq!(graphql(&running, &key, "{ viewer { id } }").status, 200);
     assert!(listed("ci")["used"].is_string());
-    for wrong in [json!({ "name": "" }), json!({ "name": "x", "expires_days": 0 }), json!({ "name": "x", "expires_days": 99999 })] {
+    for wrong in [
+        json!({ "name": "" }),
+        json!({ "name": "x", "expires_days": 0 }),
+        json!({ "name": "x", "expires_days": 99999 }),
+    ] {
         assert_eq!(send(&running, KEY, "POST /api/v1/keys", &wrong.to_string()).status, 400, "{wrong}");
     }
     rest(&running, KEY, "POST /api/v1/users", json!({ "username": "ci-bot", "service": true }));

@@ -87,13 +87,16 @@ impl Client {
         }
         let contents = json!({ FILE: { "digest": digest, "size": size, "birthArtifactID": id } });
         let manifest = json!({ "version": 1, "storagePolicy": "wandb-storage-policy-v1",
-            "storagePolicyConfig": { "storageLayout": "V2" }, "contents": contents }).to_string().into_bytes();
+            "storagePolicyConfig": { "storageLayout": "V2" }, "contents": contents })
+        .to_string()
+        .into_bytes();
         let query = "mutation CreateArtifactManifest($input: CreateArtifactManifestInput!) { createArtifactManifest(input: $input) \
             { artifactManifest { file { uploadUrl } } } }";
         let input = json!({ "artifactID": id, "name": "wandb_manifest.json", "digest": STANDARD.encode(Md5::digest(&manifest)),
             "entityName": path.entity, "projectName": path.project, "runName": "", "type": "FULL" });
         let answer = self.graphql(query, json!({ "input": input })).await?;
-        let url = answer["createArtifactManifest"]["artifactManifest"]["file"]["uploadUrl"].as_str().unwrap_or_default();
+        let url =
+            answer["createArtifactManifest"]["artifactManifest"]["file"]["uploadUrl"].as_str().unwrap_or_default();
         self.upload(url, manifest).await
     }
 }

@@ -41,7 +41,13 @@ impl Client {
     }
 
     /// Makes a launch agent for these queues, by their ids.
-    pub async fn register_agent(&self, entity: &str, queues: &[String], hostname: &str, config: &Value) -> Result<String> {
+    pub async fn register_agent(
+        &self,
+        entity: &str,
+        queues: &[String],
+        hostname: &str,
+        config: &Value,
+    ) -> Result<String> {
         let query = "mutation createLaunchAgent($input: CreateLaunchAgentInput!) { createLaunchAgent(input: $input) \
                      { launchAgentId } }";
         let version = env!("CARGO_PKG_VERSION");
@@ -68,7 +74,8 @@ impl Client {
     pub async fn pop(&self, entity: &str, queue: &str, agent: Option<&str>) -> Result<Option<Lease>> {
         let query = "mutation popFromRunQueue($input: PopFromRunQueueInput!) { popFromRunQueue(input: $input) \
                      { runQueueItemId runSpec } }";
-        let input = json!({ "entityName": entity, "projectName": REGISTRY, "queueName": queue, "launchAgentId": agent });
+        let input =
+            json!({ "entityName": entity, "projectName": REGISTRY, "queueName": queue, "launchAgentId": agent });
         let mut answer = self.graphql(query, json!({ "input": input })).await?;
         let mut popped = answer["popFromRunQueue"].take();
         Ok(popped.is_object().then(|| Lease { item: text(&popped["runQueueItemId"]), spec: popped["runSpec"].take() }))
@@ -76,13 +83,15 @@ impl Client {
 
     /// Answers for an item with the name of its run; whether it is still this agent's.
     pub async fn acknowledge(&self, item: &str, run: &str) -> Result<bool> {
-        let query = "mutation ackRunQueueItem($input: AckRunQueueItemInput!) { ackRunQueueItem(input: $input) { success } }";
+        let query =
+            "mutation ackRunQueueItem($input: AckRunQueueItemInput!) { ackRunQueueItem(input: $input) { success } }";
         let answer = self.graphql(query, json!({ "input": { "runQueueItemId": item, "runName": run } })).await?;
         Ok(answer["ackRunQueueItem"]["success"].as_bool().unwrap_or(false))
     }
 
     pub async fn fail(&self, item: &str, report: &Report<'_>) -> Result<()> {
-        let query = "mutation failRunQueueItem($input: FailRunQueueItemInput!) { failRunQueueItem(input: $input) { success } }";
+        let query =
+            "mutation failRunQueueItem($input: FailRunQueueItemInput!) { failRunQueueItem(input: $input) { success } }";
         self.graphql(query, json!({ "input": report.input(item) })).await.map(drop)
     }
 
@@ -94,7 +103,8 @@ impl Client {
 
     /// Begins a run, or goes on with it. `fields` are those of `upsertBucket`'s input beside the names.
     pub async fn begin_run(&self, path: RunPath<'_>, fields: &Value) -> Result<String> {
-        let query = "mutation UpsertBucket($input: UpsertBucketInput!) { upsertBucket(input: $input) { bucket { id } } }";
+        let query =
+            "mutation UpsertBucket($input: UpsertBucketInput!) { upsertBucket(input: $input) { bucket { id } } }";
         let mut input = json!({ "entityName": path.entity, "modelName": path.project, "name": path.run });
         if let (Some(input), Some(fields)) = (input.as_object_mut(), fields.as_object()) {
             input.extend(fields.clone());

@@ -34,7 +34,8 @@ impl Client {
     }
 
     pub async fn upsert_queue(&self, entity: &str, name: &str, spec: &QueueSpec) -> Result<()> {
-        let query = "mutation upsertRunQueue($input: UpsertRunQueueInput!) { upsertRunQueue(input: $input) { success } }";
+        let query =
+            "mutation upsertRunQueue($input: UpsertRunQueueInput!) { upsertRunQueue(input: $input) { success } }";
         let mode = if spec.has_priorities { "V0" } else { "DISABLED" };
         let input = json!({ "entityName": entity, "projectName": REGISTRY, "queueName": name,
             "resourceType": spec.resource, "resourceConfig": spec.config.to_string(),
@@ -52,8 +53,7 @@ impl Client {
             "query Runs($entity: String!, $project: String!, $first: Int!) {{ project(name: $project, entityName: $entity) \
              {{ runs(first: $first, order: \"-created_at\") {{ edges {{ node {{ {RUN} }} }} }} }} }}"
         );
-        let mut answer =
-            self.graphql(&query, json!({ "entity": entity, "project": project, "first": first })).await?;
+        let mut answer = self.graphql(&query, json!({ "entity": entity, "project": project, "first": first })).await?;
         let edges = list(answer["project"]["runs"]["edges"].take());
         Ok(edges.into_iter().map(|mut edge| edge["node"].take()).collect())
     }
@@ -74,7 +74,8 @@ impl Client {
     }
 
     pub async fn projects(&self, entity: &str) -> Result<Vec<String>> {
-        let query = "query Projects($entity: String!) { models(entityName: $entity, first: 1000) { edges { node { name } } } }";
+        let query =
+            "query Projects($entity: String!) { models(entityName: $entity, first: 1000) { edges { node { name } } } }";
         let mut answer = self.graphql(query, json!({ "entity": entity })).await?;
         let edges = list(answer["models"]["edges"].take());
         Ok(edges.iter().filter_map(|edge| edge["node"]["name"].as_str()).map(str::to_owned).collect())

@@ -164,7 +164,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    const COLUMNS: &[Column] = &[Column("NAME", "/name", false), Column("OF", "/of/who", true), Column("TAGS", "/tags", false)];
+    const COLUMNS: &[Column] =
+        &[Column("NAME", "/name", false), Column("OF", "/of/who", true), Column("TAGS", "/tags", false)];
 
     #[test]
     fn a_value_is_a_row_and_what_is_missing_a_dash() {
@@ -180,7 +181,8 @@ mod tests {
     fn a_row_is_told_again_only_when_it_changed() {
         let (mut seen, mut widths) = (BTreeMap::new(), Vec::new());
         let output = Output { format: Some(Format::Json) };
-        let listing = |tag: &str| Listing { columns: COLUMNS, name: "/name", values: vec![json!({ "name": "a", "tags": tag })] };
+        let listing =
+            |tag: &str| Listing { columns: COLUMNS, name: "/name", values: vec![json!({ "name": "a", "tags": tag })] };
         print_changes(&listing("x"), output, &mut seen, &mut widths).unwrap();
         assert_eq!(seen["a"]["tags"], "x");
         print_changes(&listing("y"), output, &mut seen, &mut widths).unwrap();

@@ -42,17 +42,25 @@ impl LoginVerb {
     pub fn run(self, home: &Home) -> Result<ExitCode> {
         if self.env {
             let login = Remote::default().login(home)?;
-            output::print(&format!("export WANDB_BASE_URL={} WANDB_API_KEY={}\n", quoted(&login.url), quoted(&login.key)))?;
+            output::print(&format!(
+                "export WANDB_BASE_URL={} WANDB_API_KEY={}\n",
+                quoted(&login.url),
+                quoted(&login.key)
+            ))?;
             return Ok(ExitCode::SUCCESS);
         }
         let login = match self.url {
             Some(url) => Login { key: key(&url)?, url: url.trim_end_matches('/').to_owned() },
             None => remote::own(home)?.ok_or_else(|| {
-                anyhow!("no server runs in `{}`\nhint: `volley up` starts one; or `volley login URL`", home.folder().display())
+                anyhow!(
+                    "no server runs in `{}`\nhint: `volley up` starts one; or `volley login URL`",
+                    home.folder().display()
+                )
             })?,
         };
         let client = Client::new(&login.url, &login.key)?;
-        let (username, _) = remote::run(async { client.viewer().await.map_err(|error| remote::told(error, &login.url)) })?;
+        let (username, _) =
+            remote::run(async { client.viewer().await.map_err(|error| remote::told(error, &login.url)) })?;
         remote::keep(home, &login)?;
         eprintln!("signed in to {} as {username}", login.url);
         if self.netrc {
@@ -122,7 +130,8 @@ fn write_netrc(path: &Path, login: &Login) -> Result<()> {
     let text = format!("{}machine {host}\n  login user\n  password {}\n", without(&old, host), login.key);
     let failed = || format!("failed to write `{}`", path.display());
     let new = path.with_extension("volley-new");
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new).with_context(failed)?;
+    let mut file =
+        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new).with_context(failed)?;
     file.write_all(text.as_bytes()).with_context(failed)?;
     file.set_permissions(fs::Permissions::from_mode(0o600)).with_context(failed)?;
     fs::rename(&new, path).with_context(failed)

@@ -194,7 +194,10 @@ impl UserVerb {
                 UserDeed::Link { name } => {
                     let name = name.unwrap_or_else(|| session.username.clone());
                     let made = client.post(&user(&name, "/link"), &json!({})).await?;
-                    eprintln!("whoever opens this is `{name}`; it works once, until {}", made["expires"].as_str().unwrap_or("-"));
+                    eprintln!(
+                        "whoever opens this is `{name}`; it works once, until {}",
+                        made["expires"].as_str().unwrap_or("-")
+                    );
                     shown(common.output, &made, "url")
                 }
                 UserDeed::Password { name } => {

@@ -38,7 +38,8 @@ A file has:  resource: kubernetes
 const LS_EXAMPLES: &str = "Examples:\n  volley queue ls\n  volley queue ls -e vision -o wide";
 const SHOW_EXAMPLES: &str = "Examples:\n  volley queue show gpu\n  volley queue show gpu -o json | jq .config";
 const EDIT_EXAMPLES: &str = "Examples:\n  volley queue edit gpu\n  volley queue edit gpu -f queue.yaml\n  volley queue edit gpu -f - <queue.json";
-const RM_EXAMPLES: &str = "Examples:\n  volley queue rm gpu\n  volley queue rm gpu --force     also if something waits in it";
+const RM_EXAMPLES: &str =
+    "Examples:\n  volley queue rm gpu\n  volley queue rm gpu --force     also if something waits in it";
 const HISTORY_EXAMPLES: &str = "Examples:\n  volley queue history gpu\n  volley queue history gpu -o yaml";
 const SHARE_EXAMPLES: &str = "\
 Examples:
@@ -318,13 +319,15 @@ pub fn read(file: &Path) -> Result<String> {
 
 /// What the user makes of a text.
 fn in_editor(text: &str) -> Result<String> {
-    let editor = ["VISUAL", "EDITOR"].into_iter().find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+    let editor =
+        ["VISUAL", "EDITOR"].into_iter().find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
     let editor = editor.unwrap_or_else(|| "vi".to_owned());
     let folder = std::env::temp_dir();
     let file = folder.join(format!("volley-queue-{}.yaml", uuid::Uuid::new_v4()));
     crate::home::write_private(&file, text)?;
     // By a shell, because people set it to `code --wait`.
-    let status = std::process::Command::new("sh").arg("-c").arg(format!("{editor} \"$1\"")).arg("sh").arg(&file).status();
+    let status =
+        std::process::Command::new("sh").arg("-c").arg(format!("{editor} \"$1\"")).arg("sh").arg(&file).status();
     let edited = std::fs::read_to_string(&file);
     let _ = std::fs::remove_file(&file);
     let status = status.with_context(|| format!("failed to start `{editor}`\nhint: set EDITOR, or give -f FILE"))?;

@@ -16,7 +16,8 @@ Examples:
   volley run show mnist/abc123
   volley run stop mnist/abc123";
 const LS_EXAMPLES: &str = "Examples:\n  volley run ls\n  volley run ls -p mnist -e vision -o wide\n  volley run ls -w";
-const SHOW_EXAMPLES: &str = "Examples:\n  volley run show mnist/abc123\n  volley run show vision/mnist/abc123 -o json | jq .summary";
+const SHOW_EXAMPLES: &str =
+    "Examples:\n  volley run show mnist/abc123\n  volley run show vision/mnist/abc123 -o json | jq .summary";
 const STOP_EXAMPLES: &str = "Examples:\n  volley run stop mnist/abc123";
 
 const COLUMNS: &[Column] = &[
@@ -119,7 +120,9 @@ async fn list(session: &Session, project: Option<&str>, limit: usize) -> Result<
 async fn find(session: &Session, project: Option<&str>, written: &str) -> Result<Value> {
     let [entity, project, run] = run_path(session, project, written)?;
     let found = session.client.run(entity, project, run).await?;
-    found.ok_or_else(|| anyhow!("there is no run `{entity}/{project}/{run}`\nhint: `volley run ls -e {entity} -p {project}`"))
+    found.ok_or_else(|| {
+        anyhow!("there is no run `{entity}/{project}/{run}`\nhint: `volley run ls -e {entity} -p {project}`")
+    })
 }
 
 /// Config and summary are JSON inside texts, which nobody wants to read so.

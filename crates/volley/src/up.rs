@@ -90,7 +90,9 @@ enum Handoff {
 impl Up {
     pub fn run(self, global: &Global, home: &Home) -> Result<ExitCode> {
         if !self.only.is_empty() && !self.only.contains(&Part::Cluster) {
-            bail!("the other parts run beside the cluster\nhint: --only cluster,operator; `volley server` runs it alone");
+            bail!(
+                "the other parts run beside the cluster\nhint: --only cluster,operator; `volley server` runs it alone"
+            );
         }
         if self.handoff {
             return self.serve_in_background(global, home);

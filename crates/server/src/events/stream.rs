@@ -5,7 +5,7 @@ use crate::args;
 use crate::database::Result;
 use crate::fault::Fault;
 use crate::http::auth::Known;
-use crate::people::Caller;
+use crate::people::Lasting;
 use axum::extract::{Query, State};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::{Stream, stream};
@@ -39,13 +39,13 @@ pub async fn follow(
         None => latest(&shared).await?,
     };
     let news = shared.news.follow();
-    let reader = Reader { shared, caller, news, after, ready: VecDeque::new() };
+    let reader = Reader { shared, caller: Lasting::new(caller), news, after, ready: VecDeque::new() };
     Ok(Sse::new(stream::unfold(reader, Reader::next)).keep_alive(KeepAlive::default()))
 }
 
 struct Reader {
     shared: Shared,
-    caller: Caller,
+    caller: Lasting,
     news: watch::Receiver<u64>,
     after: i64,
     ready: VecDeque<Event>,
@@ -59,9 +59,14 @@ impl Reader {
             }
             self.news.mark_unchanged();
             let before = self.after;
-            if let Err(error) = self.read().await {
-                tracing::warn!(%error, "failed to read events; the client will come back");
-                return None;
+            match self.read().await {
+                Ok(true) => (),
+                // Whoever was shut out in the meantime.
+                Ok(false) => return None,
+                Err(error) => {
+                    tracing::warn!(%error, "failed to read events; the client will come back");
+                    return None;
+                }
             }
             if self.after == before {
                 tokio::select! {
@@ -73,11 +78,14 @@ impl Reader {
     }
 
     /// Reads the next events, and keeps those that the caller may see.
-    async fn read(&mut self) -> Result<()> {
+    async fn read(&mut self) -> Result<bool> {
+        let Some(caller) = self.caller.now(&self.shared.database).await? else {
+            return Ok(false);
+        };
         let sql = "SELECT * FROM events WHERE id > $1 ORDER BY id LIMIT $2";
         for row in self.shared.database.all(sql, args![self.after, BATCH]).await? {
             self.after = row.get("id")?;
-            if !self.caller.may_see(row.get("entity_id")?) {
+            if !caller.may_see(row.get("entity_id")?) {
                 continue;
             }
             let data = serde_json::json!({
@@ -89,7 +97,7 @@ impl Reader {
             let event = Event::default().id(self.after.to_string()).event(row.get::<String>("kind")?);
             self.ready.push_back(event.data(data.to_string()));
         }
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -124,7 +124,10 @@ mod tests {
         assert!(!is_taken("POST", &[]), "a form of another page");
         assert!(is_taken("POST", &[(PAGE_HEADER, "1"), ("origin", url)]));
         assert!(is_taken("POST", &[(PAGE_HEADER, "1"), ("origin", "http://10.0.0.1:8080"), ("host", "10.0.0.1:8080")]));
-        assert!(!is_taken("POST", &[(PAGE_HEADER, "1"), ("origin", "https://evil.example"), ("host", "volley.example")]));
+        assert!(!is_taken(
+            "POST",
+            &[(PAGE_HEADER, "1"), ("origin", "https://evil.example"), ("host", "volley.example")]
+        ));
     }
 
     #[test]

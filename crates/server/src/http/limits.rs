@@ -27,10 +27,7 @@ impl Default for Rates {
     /// A key: a loop that ran wild is stopped, a fleet of agents and loggers is not. An address: a person mistypes a few
     /// times, a guesser gets one try every second.
     fn default() -> Rates {
-        Rates {
-            key: Rate { per_second: 10_000.0, burst: 20_000.0 },
-            address: Rate { per_second: 1.0, burst: 30.0 },
-        }
+        Rates { key: Rate { per_second: 10_000.0, burst: 20_000.0 }, address: Rate { per_second: 1.0, burst: 30.0 } }
     }
 }
 

@@ -70,7 +70,8 @@ fn operation(route: &Route) -> Value {
         let required: Vec<&str> =
             fields(route.body).filter(|(_, _, is_required)| *is_required).map(|(name, _, _)| name).collect();
         let schema = value!({ "type": "object", "properties": properties, "required": required });
-        operation["requestBody"] = value!({ "required": true, "content": { "application/json": { "schema": schema } } });
+        operation["requestBody"] =
+            value!({ "required": true, "content": { "application/json": { "schema": schema } } });
     }
     operation
 }

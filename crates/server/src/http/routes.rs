@@ -5,10 +5,10 @@
 
 use super::{blob, fallback, graphql, health, not_found, openapi};
 use crate::{Shared, events, people, queue, run};
+use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
-use axum::Router;
 
 /// `wandb verify` sends ten megabytes in one variable; one history line may have as many.
 pub const BODY_MAX: usize = 64 << 20;

@@ -43,8 +43,7 @@ pub struct Report {
     pub file_paths: Vec<String>,
 }
 
-const ITEMS: &str =
-    "SELECT i.*, p.entity_id, CASE q.access WHEN 'USER' THEN u.entity_id ELSE p.entity_id END AS audience, \
+const ITEMS: &str = "SELECT i.*, p.entity_id, CASE q.access WHEN 'USER' THEN u.entity_id ELSE p.entity_id END AS audience, \
      (SELECT a.username FROM users a WHERE a.id = i.user_id) AS author FROM items i \
      JOIN queues q ON q.id = i.queue_id JOIN projects p ON p.id = q.project_id JOIN users u ON u.id = q.user_id";
 
@@ -116,7 +115,9 @@ pub async fn page(database: &Database, queue: i64, after: i64, limit: usize) -> 
 pub async fn listed(database: &Database, queue: i64, all: bool, limit: usize) -> Result<Vec<(Item, String)>> {
     let sql = match all {
         true => items("WHERE i.queue_id = $1 ORDER BY i.id DESC LIMIT $2"),
-        false => items("WHERE i.queue_id = $1 AND i.state NOT IN ('FINISHED', 'FAILED') ORDER BY i.rank, i.id LIMIT $2"),
+        false => {
+            items("WHERE i.queue_id = $1 AND i.state NOT IN ('FINISHED', 'FAILED') ORDER BY i.rank, i.id LIMIT $2")
+        }
     };
     database.all(sql, args![queue, limit]).await?.iter().map(|row| Ok((read(row)?, row.get("author")?))).collect()
 }

@@ -7,6 +7,7 @@ use crate::events::audit;
 use crate::fault::{Fault, Result};
 use crate::graphql::scalars::date_text;
 use crate::http::auth::Known;
+use crate::http::body::Sent;
 use crate::ids;
 use crate::people::{self, Caller};
 use crate::project::{self, Path as ProjectPath};
@@ -46,7 +47,7 @@ pub async fn set_access(
     State(shared): State<Shared>,
     Known(caller): Known,
     Path((entity, queue)): Path<(String, String)>,
-    Json(wanted): Json<Access>,
+    Sent(wanted): Sent<Access>,
 ) -> Result<Json<Value>> {
     let mut queue = find(&shared, &caller, Deed::ManageQueue, &entity, &queue).await?;
     if let Some(is_private) = wanted.private {
@@ -69,9 +70,8 @@ pub async fn set_access(
 async fn grant(shared: &Shared, queue: &Queue, entity: &str, name: &str, level: &str) -> Result<(UserId, Role)> {
     let role = LEVELS.iter().find(|(word, _)| *word == level).map(|(_, role)| *role);
     let role = role.ok_or_else(|| Fault::bad(format!("`{level}` is nothing to allow; hint: see, submit or manage")))?;
-    let outside = || {
-        Fault::bad(format!("`{name}` is not in `{entity}`; hint: `volley team add {entity} {name} viewer` first"))
-    };
+    let outside =
+        || Fault::bad(format!("`{name}` is not in `{entity}`; hint: `volley team add {entity} {name} viewer` first"));
     let user = people::store::user_by_name(&shared.database, name).await?.ok_or_else(outside)?;
     people::store::role_in(&shared.database, queue.entity_id, user.id).await?.ok_or_else(outside)?;
     Ok((UserId(user.id), role))

@@ -30,7 +30,12 @@ pub async fn of_project(database: &Database, project: i64) -> Result<Vec<Queue>>
 
 /// The queues of an entity, whichever project they are kept in.
 pub async fn of_entity(database: &Database, entity: i64) -> Result<Vec<Queue>> {
-    database.all(queues("WHERE p.entity_id = $1 ORDER BY q.name, q.id"), args![entity]).await?.iter().map(queue).collect()
+    database
+        .all(queues("WHERE p.entity_id = $1 ORDER BY q.name, q.id"), args![entity])
+        .await?
+        .iter()
+        .map(queue)
+        .collect()
 }
 
 pub struct NewQueue<'a> {
@@ -58,7 +63,8 @@ pub async fn insert(write: &mut Write, new: &NewQueue<'_>, now: Timestamp) -> Re
 
 /// Keeps what a queue is now, so that it can be looked up when it is something else.
 pub async fn remember(write: &mut Write, queue: i64, new: &NewQueue<'_>, now: Timestamp) -> Result<()> {
-    let sql = "INSERT INTO queue_history (queue_id, config_id, mode, links, user_id, at) VALUES ($1, $2, $3, $4, $5, $6)";
+    let sql =
+        "INSERT INTO queue_history (queue_id, config_id, mode, links, user_id, at) VALUES ($1, $2, $3, $4, $5, $6)";
     write.run(sql, args![queue, new.config, new.mode, new.links, new.user, now]).await?;
     Ok(())
 }

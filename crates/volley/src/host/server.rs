@@ -22,8 +22,10 @@ pub struct ServerArgs {
 pub async fn start(home: &Home, args: &ServerArgs) -> Result<(Server, Option<String>)> {
     let address = args.server_listen.unwrap_or(LISTEN_DEFAULT);
     if !address.ip().is_loopback() {
-        bail!("{address} is not of this machine alone, and keys would travel unencrypted\nhint: let something that speaks TLS \
-               listen there and pass on to a loopback address; or run `volley server --plain-http`");
+        bail!(
+            "{address} is not of this machine alone, and keys would travel unencrypted\nhint: let something that speaks TLS \
+               listen there and pass on to a loopback address; or run `volley server --plain-http`"
+        );
     }
     match Server::start(settings(home, address)).await {
         // Only a default may give way: a user who names a port wants that one or an error.
@@ -51,6 +53,7 @@ fn settings(home: &Home, listen: SocketAddr) -> Settings {
 
 /// The first user is called as the person is on this machine, if that can be a name.
 fn user_name() -> String {
-    let is_name = |name: &String| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let is_name =
+        |name: &String| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     std::env::var("USER").ok().filter(is_name).unwrap_or_else(|| "volley".to_owned())
 }

@@ -28,7 +28,10 @@ impl Document {
             return Ok(Document::of(resource, Value::Object(fields)));
         }
         if let Some(unknown) = fields.keys().find(|key| !KEYS.contains(&key.as_str())) {
-            bail!("`{unknown}` is not known here\nhint: {}; or --resource KIND for a file that is the config alone", KEYS.join(", "));
+            bail!(
+                "`{unknown}` is not known here\nhint: {}; or --resource KIND for a file that is the config alone",
+                KEYS.join(", ")
+            );
         }
         let given = fields.remove("resource").and_then(|value| value.as_str().map(str::to_owned));
         let resource = resource.map(str::to_owned).or(given);

@@ -10,7 +10,8 @@ use std::process::{Command, Output, Stdio};
 /// Variables by which a server is chosen must not come from whoever runs the tests.
 fn verb(world: &World, arguments: &[&str]) -> Command {
     let mut command = world.command(arguments);
-    for name in ["VOLLEY_SERVER", "VOLLEY_API_KEY", "WANDB_BASE_URL", "WANDB_API_KEY", "WANDB_ENTITY", "WANDB_PROJECT"] {
+    for name in ["VOLLEY_SERVER", "VOLLEY_API_KEY", "WANDB_BASE_URL", "WANDB_API_KEY", "WANDB_ENTITY", "WANDB_PROJECT"]
+    {
         command.env_remove(name);
     }
     command.env("USER", "alice");
@@ -39,7 +40,8 @@ fn with_input(world: &World, arguments: &[&str], input: &str) -> Output {
     child.wait_with_output().expect("the program under test ends")
 }
 
-const UP: &[&str] = &["up", "--only", "cluster,server", "--no-node", "--listen", "127.0.0.1:0", "--server-listen", "127.0.0.1:0"];
+const UP: &[&str] =
+    &["up", "--only", "cluster,server", "--no-node", "--listen", "127.0.0.1:0", "--server-listen", "127.0.0.1:0"];
 
 #[test]
 fn a_first_start_makes_an_admin_and_the_verbs_find_the_server() {
@@ -47,7 +49,8 @@ fn a_first_start_makes_an_admin_and_the_verbs_find_the_server() {
     let (_, told) = done(verb(&world, UP));
     assert!(told.contains("/signin?token=") && told.contains("volley login --env"), "{told}");
     let status = json(&world, &["status", "-o", "json"]);
-    let part = status["parts"].as_array().expect("parts").iter().find(|part| part["name"] == "server").expect("a server");
+    let part =
+        status["parts"].as_array().expect("parts").iter().find(|part| part["name"] == "server").expect("a server");
     assert_eq!(part["health"], "ok");
     let url = part["address"].as_str().expect("an address").to_owned();
 
@@ -84,7 +87,11 @@ fn queues_are_made_edited_shared_and_deleted() {
     let made = with_input(&world, &["queue", "create", "q", "-f", "-"], queue);
     assert!(made.status.success(), "{}", stderr(&made));
     let twice = with_input(&world, &["queue", "create", "q", "-f", "-"], queue);
-    assert!(stderr(&twice).contains("exists already") && stderr(&twice).contains("hint: `volley queue edit q`"), "{}", stderr(&twice));
+    assert!(
+        stderr(&twice).contains("exists already") && stderr(&twice).contains("hint: `volley queue edit q`"),
+        "{}",
+        stderr(&twice)
+    );
     assert_eq!(run(&world, &["queue", "ls", "-o", "name"]), "q\n");
     let shown = json(&world, &["queue", "show", "q", "-o", "json"]);
     assert_eq!(shown["template_variables"]["n"]["schema"]["default"], 1);
@@ -117,7 +124,16 @@ fn what_happens_is_shown_as_it_happens() {
     let mut child = watch.stdout(Stdio::piped()).spawn().expect("it runs");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     let exports = run(&world, &["login", "--env"]);
-    let word = |name: &str| exports.split_once(&format!("{name}=")).expect("an export").1.split_whitespace().next().expect("a value").to_owned();
+    let word = |name: &str| {
+        exports
+            .split_once(&format!("{name}="))
+            .expect("an export")
+            .1
+            .split_whitespace()
+            .next()
+            .expect("a value")
+            .to_owned()
+    };
     let client = volley_client::Client::new(&word("WANDB_BASE_URL"), &word("WANDB_API_KEY")).expect("a client");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let push = "mutation { pushToRunQueueByName(input: {entityName: \"alice\", projectName: \"model-registry\", queueName: \"q\", \
@@ -145,6 +161,7 @@ fn a_server_that_is_not_there_is_told_so() {
     let mut gone = verb(&world, &["ps", "--server", "http://127.0.0.1:1"]);
     let gone = gone.env("VOLLEY_API_KEY", "k").output().expect("it runs");
     assert!(stderr(&gone).contains("failed to reach the server at http://127.0.0.1:1"), "{}", stderr(&gone));
-    let open = verb(&world, &["up", "--server-listen", "0.0.0.0:0", "--listen", "127.0.0.1:0"]).output().expect("it runs");
+    let open =
+        verb(&world, &["up", "--server-listen", "0.0.0.0:0", "--listen", "127.0.0.1:0"]).output().expect("it runs");
     assert!(!open.status.success() && stderr(&open).contains("keys would travel unencrypted"), "{}", stderr(&open));
 }
