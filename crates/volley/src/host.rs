@@ -229,7 +229,9 @@ async fn stop(parts: (Cluster, Option<Operator>, Option<Server>), end: &End, end
 async fn start_cluster(home: &Home, listen: SocketAddr, settings: &Settings, training: Rules) -> Result<Cluster> {
     let node = settings.node.options(map::kept(home)?)?;
     let names = settings.listen.names.clone();
-    let options = Options { names, node, training, ..Options::new(home.folder(), listen) };
+    let pretended = settings.node.pretended()?;
+    let policy = settings.operator.policy();
+    let options = Options { names, node, pretended, training, policy, ..Options::new(home.folder(), listen) };
     Cluster::start(options).await.map_err(|error| {
         let what = match listen_hint(&error, listen) {
             Some(hint) => format!("failed to start the cluster\nhint: {hint}"),

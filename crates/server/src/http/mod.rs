@@ -5,6 +5,7 @@ pub mod blob;
 pub mod body;
 mod fallback;
 mod health;
+mod page;
 pub mod limits;
 mod openapi;
 mod routes;

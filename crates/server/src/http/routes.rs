@@ -3,7 +3,7 @@
 //! A hand-written table instead of a crate that derives the document: there are few routes, GraphQL is described by its own
 //! schema, and what is not in the table does not exist, so the two cannot disagree.
 
-use super::{blob, fallback, graphql, health, not_found, openapi};
+use super::{blob, fallback, graphql, health, not_found, openapi, page};
 use crate::{Shared, events, people, queue, run};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -105,7 +105,7 @@ pub fn router(shared: Shared) -> Router {
         let most = one.most();
         router = router.route(one.path, one.answer.layer(most));
     }
-    router.fallback(not_found).method_not_allowed_fallback(super::not_allowed).with_state(shared)
+    router.fallback(page::serve).method_not_allowed_fallback(super::not_allowed).with_state(shared)
 }
 
 pub fn all() -> Vec<Route> {

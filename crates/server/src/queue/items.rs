@@ -25,6 +25,8 @@ pub struct Item {
     pub life: item::Item,
     /// JSON text.
     pub spec: String,
+    /// A JSON object: what the submitter chose, and defaults for the rest.
+    pub template_values: String,
     pub priority: i64,
     pub agent_id: Option<i64>,
     pub error: Option<String>,
@@ -239,6 +241,7 @@ fn read(row: &Row) -> Result<Item> {
             run_name: row.get("run_name")?,
         },
         spec: row.get("spec")?,
+        template_values: row.get("template_values")?,
         priority: row.get("priority")?,
         agent_id: row.get("agent_id")?,
         error: row.get("error")?,
