@@ -3,7 +3,7 @@
 //!
 //! Every figure stands beside a reference taken in the same run on the same machine, because only the ratio travels
 //! from one machine to another. `make bench` builds and runs it; `bench/README.md` explains the method.
-//! Usage: `volley-bench [quick] [api|node] [against=KUBECONFIG] [PATH-OF-VOLLEY]`.
+//! Usage: `volley-bench [quick] [api|node|simulate] [against=KUBECONFIG] [PATH-OF-VOLLEY]`.
 
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
@@ -12,6 +12,7 @@ mod watches;
 mod full;
 mod node;
 mod pods;
+mod simulate;
 mod reference;
 mod hello;
 mod process;
@@ -27,6 +28,7 @@ use wire::Access;
 
 /// One thread drives the load and one is left for the server, as on the two cores of the budget.
 const THREADS: usize = 2;
+const PARTS: [&str; 3] = ["api", "node", "simulate"];
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -36,15 +38,19 @@ fn main() -> Result<()> {
     }
     let has = |wanted: &str| words.iter().any(|word| word == wanted);
     let other = words.iter().find_map(|word| word.strip_prefix("against="));
-    let is_path = |word: &&String| !["quick", "api", "node"].contains(&word.as_str()) && !word.starts_with("against=");
+    let is_path =
+        |word: &&String| !["quick"].iter().chain(&PARTS).any(|known| known == word) && !word.starts_with("against=");
     let program = match words.iter().find(is_path) {
         Some(path) => PathBuf::from(path),
         None => std::env::current_exe()?.with_file_name("volley"),
     };
     anyhow::ensure!(program.exists(), "no `{}`\nhint: `make bench` builds it first", program.display());
+    // One that is named is measured alone.
+    let is_all = !PARTS.iter().any(|part| has(part));
+    let parts = PARTS.map(|part| is_all || has(part));
     match other {
         Some(kubeconfig) => runtime.block_on(compare(program, kubeconfig)),
-        None => runtime.block_on(run(program, has("quick"), (!has("node"), !has("api")))),
+        None => runtime.block_on(run(program, has("quick"), parts)),
     }
 }
 
@@ -59,7 +65,7 @@ async fn compare(program: PathBuf, kubeconfig: &str) -> Result<()> {
     Ok(())
 }
 
-async fn run(program: PathBuf, quick: bool, (api, node): (bool, bool)) -> Result<()> {
+async fn run(program: PathBuf, quick: bool, [api, node, simulate]: [bool; 3]) -> Result<()> {
     // `TMPDIR` decides which disk is measured.
     let folder = tempfile::tempdir()?;
     let mut table = Table::default();
@@ -68,6 +74,9 @@ async fn run(program: PathBuf, quick: bool, (api, node): (bool, bool)) -> Result
     }
     if node {
         node::run(&program, folder.path(), quick, &mut table).await?;
+    }
+    if simulate {
+        simulate::replays(&program, folder.path(), quick, &mut table)?;
     }
     println!("{}", table.render());
     Ok(())
