@@ -29,6 +29,7 @@ use volley_api::kubeflow::Rules;
 use volley_plan::access::User;
 use volley_plan::admit::training::RULES;
 use volley_plan::node::pretended_nodes::Groups;
+use volley_scheduler::policy::Source;
 
 /// How a cluster is started.
 #[derive(Debug, Clone)]
@@ -45,6 +46,8 @@ pub struct Options {
     pub pretended: Groups,
     /// What training jobs are held to.
     pub training: Rules,
+    /// How pods are placed.
+    pub policy: Source,
 }
 
 impl Options {
@@ -57,6 +60,7 @@ impl Options {
             node: None,
             pretended: Groups::default(),
             training: RULES,
+            policy: Source::default(),
         }
     }
 }
@@ -126,7 +130,8 @@ impl Cluster {
             return Err(ClusterError::Pretend(error));
         }
         // After the nodes, so that the first round of scheduling finds them ready.
-        let controllers = controllers::run(cluster.server.clone(), cluster.home.clone(), cluster.stop.clone());
+        let controllers =
+            controllers::run(cluster.server.clone(), cluster.home.clone(), options.policy, cluster.stop.clone());
         cluster.tasks.spawn(controllers);
         Ok(cluster)
     }

@@ -51,11 +51,10 @@ impl ClusterVerb {
             Some(What::Backup(verb)) => verb.run(home),
             Some(What::Restore(verb)) => verb.run(home),
             None => {
-                let start = Start { settings: &self.settings, has_operator: false, hangup: Hangup::Stops };
+                let start =
+                    Start { settings: &self.settings, has_operator: false, has_server: false, hangup: Hangup::Stops };
                 host::run(global, home, start, |ready| {
-                    if let Some(note) = &ready.note {
-                        eprintln!("note: {note}");
-                    }
+                    ready.notes.iter().for_each(|note| eprintln!("note: {note}"));
                     Ok(())
                 })?;
                 Ok(ExitCode::SUCCESS)
