@@ -18,6 +18,9 @@ export class Refusal extends Error {
 /** There was no answer. */
 export class Away extends Error {}
 
+/** An answer that takes longer will not come. */
+const PATIENCE_MS = 60_000;
+
 export async function ask<Data, Variables>(
   operation: Operation<Data, Variables>,
   variables: Variables,
@@ -32,7 +35,8 @@ export async function send(method: string, path: string, body?: unknown, key?: s
   let response: Response;
   let answer: { error?: unknown; errors?: { message: string }[] };
   try {
-    response = await fetch(path, { method, headers, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
+    const signal = AbortSignal.timeout(PATIENCE_MS);
+    response = await fetch(path, { method, headers, signal, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
     hear(response.headers.get("date"));
     answer = await response.json();
   } catch (cause) {
