@@ -97,7 +97,7 @@ export const PLACES = [
   ["jobs", "/alice/mnist/jobs", "text=job-vision_train"],
   ["job", "/alice/mnist/jobs/job-vision_train", "text=Made of"],
   ["compare", "/alice/mnist/compare?runs=run0,run2,run3", ".u-series:nth-child(3)"],
-  ["run", "/alice/mnist/runs/run4", "text=Timeline"],
+  ["run", "/alice/mnist/runs/run4", "figcaption output"],
   ["run-charts", "/alice/mnist/runs/run4/charts", "figcaption output"],
   ["run-logs", "/alice/mnist/runs/run1/logs", ".pinned"],
   ["run-system", "/alice/mnist/runs/run4/system", "figcaption output"],

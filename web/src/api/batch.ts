@@ -6,8 +6,8 @@
  */
 export type Batch = { add: (name: string) => void; stop: () => void };
 
-/** Soon enough to look immediate. */
-const BURST_MS = 60;
+/** Events of one change come together; what comes later than this waits for the go that is under way. */
+const BURST_MS = 15;
 
 export function batch(work: (names: string[]) => Promise<unknown>): Batch {
   const names = new Set<string>();

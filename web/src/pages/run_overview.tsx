@@ -87,7 +87,7 @@ function Timeline({ where, run, from }: { where: Where; run: RunDetails; from: R
               </span>
               {(next || isOpen) && (
                 <span className="wait">
-                  {wait} <Duration from={at} to={next} />
+                  {isOpen ? t.runningFor : wait} <Duration from={at} to={next} />
                 </span>
               )}
             </li>

@@ -185,6 +185,7 @@ export const en = {
   runConfig: "Run config",
   runConfigHint: "YAML; merged into the config of the run",
   runCount: (count: number) => `${count} run${s(count)}`,
+  runningFor: "Running for",
   runName: "Run name",
   runs: "Runs",
   saveConfig: "Save config",

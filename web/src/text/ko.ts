@@ -181,6 +181,7 @@ export const ko: Text = {
   runConfig: "Run 구성",
   runConfigHint: "YAML; run의 구성에 합쳐집니다",
   runCount: (count) => `run ${count}개`,
+  runningFor: "실행 중",
   runName: "Run 이름",
   runs: "Runs",
   saveConfig: "구성 저장",

@@ -180,6 +180,7 @@ export const zh: Text = {
   runConfig: "运行配置",
   runConfigHint: "YAML；会合并到运行的配置中",
   runCount: (count) => `${count} 个运行`,
+  runningFor: "已运行",
   runName: "运行名称",
   runs: "运行",
   saveConfig: "保存配置",
