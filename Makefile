@@ -45,6 +45,7 @@ test: setup lint ## Everything: format, lint, all tests, the tour of the README,
 	$(TEST) --workspace
 	npm --prefix web test
 	tests/tour.sh
+	tests/guides.sh
 	tests/demo.sh
 
 demo: setup build ## Show the main job: a cluster comes up and kubectl works with it

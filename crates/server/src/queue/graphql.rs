@@ -171,6 +171,15 @@ impl RunQueueItem {
     async fn priority(&self) -> Option<i32> {
         i32::try_from(self.0.priority).ok()
     }
+    /// Why it is not handed out although it is its turn: a quota, in one sentence. Not in W&B's schema.
+    async fn waiting_for(&self) -> Option<&str> {
+        let is_pending = self.0.life.shown(Timestamp::now()) == State::Pending;
+        self.0.waiting.as_deref().filter(|_| is_pending)
+    }
+    /// As many GPUs as it asks for. Not in W&B's schema.
+    async fn gpus(&self) -> i32 {
+        i32::try_from(self.0.gpus).unwrap_or(i32::MAX)
+    }
     async fn run_spec(&self) -> Json {
         Json(spec::shown(self.0.spec()))
     }
