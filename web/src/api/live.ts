@@ -1,6 +1,6 @@
 /** Keeps what the page shows true: an event makes the answers that it touches be asked for again. */
 import { QueryClient, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { useEffect, useSyncExternalStore } from "react";
+import { useEffect, useState, useSyncExternalStore } from "react";
 import { batch } from "./batch";
 import { Away, ask, type Operation } from "./client";
 import { type Event, follow } from "./events";
@@ -70,18 +70,23 @@ export function useEvents(listen: (event: Event) => unknown): void {
 /**
  * Follows the server for as long as somebody is signed in and looks.
  *
- * A browser has six connections for a server that speaks HTTP/1.1: windows that nobody sees must not hold them.
+ * A browser has six connections for a server that speaks HTTP/1.1: windows that nobody sees must not hold them. Says whether it has
+ * begun: what is asked for after that misses no event, and need not be asked for twice.
  */
-export function useLive(): void {
+export function useLive(): boolean {
+  const [hasBegun, setHasBegun] = useState(false);
   useEffect(() => {
+    let isFirst = true;
     const stale = batch((names) => refresh(client, names));
     const event = (event: Event) => {
       for (const name of TOUCHES[event.kind.split(".")[0] ?? ""] ?? []) stale.add(name);
       for (const listen of eventListeners) listen(event);
     };
     const status = (now: boolean) => {
-      // What happened before this connection was not told: ask for everything again.
-      if (now) client.invalidateQueries();
+      // What happened between two connections may be known to nobody here: ask for everything again.
+      if (now && !isFirst) client.invalidateQueries();
+      isFirst = false;
+      setHasBegun(true);
       if (now === isLive) return;
       isLive = now;
       for (const tell of statusListeners) tell();
@@ -99,4 +104,5 @@ export function useLive(): void {
       stale.stop();
     };
   }, []);
+  return hasBegun;
 }

@@ -102,7 +102,8 @@ export function useItems(entity: string, queue: string) {
     return made;
   }, [known, where]);
   useEvents(useCallback((event: Event) => event.kind.startsWith("item.") && changed.add(event.subject), [changed]));
-  return useQuery({ queryKey: ["Items", where], queryFn: () => readAll(where) });
+  // Comparing ten thousand old items with new ones, value by value, would stop the page for a moment.
+  return useQuery({ queryKey: ["Items", where], queryFn: () => readAll(where), structuralSharing: false });
 }
 
 /** Items that were asked for again are as told now; what is no longer told of is gone. New ones come first. */

@@ -3,7 +3,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { send } from "../api/client";
 import { refresh } from "../api/live";
-import { Answer, Button, Command, Heading, Problem } from "../parts/basic";
+import { Ago, Answer, Button, Command, Heading, Problem } from "../parts/basic";
 import { Confirm } from "../parts/drawer";
 import { Segmented, TextField } from "../parts/form";
 import { Icon } from "../parts/icon";
@@ -11,7 +11,7 @@ import { type Theme, useTheme } from "../preferences";
 import { LANGUAGES, useLanguage, useText } from "../text";
 import { useViewer } from "../viewer";
 
-type Key = { id: number; name: string; begins: string };
+type Key = { id: number; name: string; begins: string; used: string | null };
 
 export function SettingsPage() {
   const t = useText();
@@ -81,6 +81,15 @@ function Keys() {
                 <Icon name="key" />
                 <span>{key.name}</span>
                 <code>{key.begins}…</code>
+                <span className="faint small">
+                  {key.used ? (
+                    <>
+                      {t.keyUsed} <Ago at={key.used} />
+                    </>
+                  ) : (
+                    t.keyUnused
+                  )}
+                </span>
                 <Button kind="quiet" icon="trash" onClick={() => setRevoking(key)} aria-label={t.revokeKey(key.name)} />
               </li>
             ))}
