@@ -7,7 +7,7 @@ import { type Event, follow } from "./events";
 
 /** The operations that tell of a noun; an event's kind begins with the noun. */
 const TOUCHES: Record<string, readonly string[]> = {
-  item: ["Queues", "RunItem"],
+  item: ["Queues", "QueueItem"],
   queue: ["Queues", "Queue"],
   agent: ["Queues", "Queue"],
   run: ["Runs", "Run", "Projects", "Files"],

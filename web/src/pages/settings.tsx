@@ -10,6 +10,7 @@ import { Icon } from "../parts/icon";
 import { type Theme, useTheme } from "../preferences";
 import { LANGUAGES, useLanguage, useText } from "../text";
 import { useViewer } from "../viewer";
+import { People } from "./people";
 
 type Key = { id: number; name: string; begins: string; used: string | null };
 
@@ -33,6 +34,7 @@ export function SettingsPage() {
         <LanguageChoice />
       </section>
       <Keys />
+      {isAdmin && <People />}
     </>
   );
 }
