@@ -18,6 +18,9 @@ pub struct Fault {
 
 pub type Result<T> = std::result::Result<T, Fault>;
 
+/// How often a request is tried that lost against others; each time at least one of those went on, so few are enough.
+pub const TRIES_MAX: usize = 5;
+
 impl Fault {
     pub fn new(status: StatusCode, message: impl Into<String>) -> Fault {
         Fault { status, message: message.into(), retry_after_s: None }
@@ -53,6 +56,11 @@ impl Fault {
         Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "the server failed; its log says why")
     }
 
+    /// Whether nothing was done and the same request may well succeed now.
+    pub fn is_passing(&self) -> bool {
+        self.status == StatusCode::SERVICE_UNAVAILABLE
+    }
+
     /// What a refused request is told about `what`.
     pub fn of(decision: Decision, what: impl std::fmt::Display) -> Result<()> {
         match decision {
@@ -69,6 +77,9 @@ impl Fault {
 
 impl From<database::Error> for Fault {
     fn from(error: database::Error) -> Fault {
+        if error.is_lost_to_others() {
+            return Fault::new(StatusCode::SERVICE_UNAVAILABLE, "others changed the same things; hint: try again");
+        }
         Fault::internal(error)
     }
 }

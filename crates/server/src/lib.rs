@@ -16,6 +16,7 @@ pub mod agent;
 pub mod sweep;
 pub mod events;
 pub mod blobs;
+pub mod backup;
 pub mod database;
 pub mod fault;
 mod ids;
@@ -25,6 +26,7 @@ mod watchman;
 use blobs::Blobs;
 use database::Database;
 use events::News;
+use events::feed::Feed;
 use http::limits::{Limits, Rates};
 use jiff::Timestamp;
 use people::keys;
@@ -60,6 +62,16 @@ pub struct Settings {
     pub rates: Rates,
 }
 
+impl Settings {
+    pub(crate) fn database_url(&self) -> String {
+        self.database.clone().unwrap_or_else(|| self.folder.join("volley.db").display().to_string())
+    }
+
+    pub(crate) fn blobs_place(&self) -> String {
+        self.blobs.clone().unwrap_or_else(|| self.folder.join("blobs").display().to_string())
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("failed to make the folder `{}`", at.display())]
@@ -84,6 +96,7 @@ pub struct State {
     pub database: Database,
     pub blobs: Blobs,
     pub news: News,
+    pub feed: Feed,
     pub schema: graphql::root::Schema,
     pub limits: Limits,
     /// Without a slash at the end.
@@ -124,10 +137,8 @@ impl Server {
     pub async fn start(settings: Settings) -> Result<Server, StartError> {
         std::fs::create_dir_all(&settings.folder)
             .map_err(|source| StartError::Folder { at: settings.folder.clone(), source })?;
-        let path = settings.folder.join("volley.db").display().to_string();
-        let database = Database::open(settings.database.as_deref().unwrap_or(&path)).await?;
-        let place = settings.blobs.clone().unwrap_or_else(|| settings.folder.join("blobs").display().to_string());
-        let blobs = Blobs::open(&place, &database).await?;
+        let database = Database::open(&settings.database_url()).await?;
+        let blobs = Blobs::open(&settings.blobs_place(), &database).await?;
         let token = add_first_user(&database, &settings).await?;
 
         let failed = |source| StartError::Listen { at: settings.listen, source };
@@ -138,11 +149,16 @@ impl Server {
         let public_url = public_url.trim_end_matches('/').to_owned();
         let stop = CancellationToken::new();
         let (schema, limits) = (graphql::root::schema(), Limits::new(settings.rates));
-        let shared = Arc::new(State { database, blobs, news, schema, limits, public_url, stop: stop.clone() });
+        let feed = Feed::default();
+        let shared = Arc::new(State { database, blobs, news, feed, schema, limits, public_url, stop: stop.clone() });
 
         let tasks = TaskTracker::new();
         tasks.spawn(http::serve(listener, shared.clone(), stop.clone()));
         tasks.spawn(watchman::watch(shared.clone(), stop));
+        tasks.spawn({
+            let shared = shared.clone();
+            async move { shared.feed.run(&shared.database, &shared.news, &shared.stop).await }
+        });
         tasks.close();
         let first_link = token.map(|token| people::sessions::link_url(&shared.public_url, &token));
         Ok(Server { shared, address, tasks, first_link })

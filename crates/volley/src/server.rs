@@ -4,11 +4,13 @@ use crate::cli::Global;
 use crate::home::Home;
 use crate::logging;
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, Subcommand};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 use volley_plan::people::rate::Rate;
+use volley_server::backup::{self, Part};
 use volley_server::http::limits::Rates;
 use volley_server::{Server, Settings};
 
@@ -18,6 +20,8 @@ Examples:
   volley server --database postgres://volley@db/volley --blobs s3://volley
   export WANDB_BASE_URL=http://127.0.0.1:8080 WANDB_API_KEY=$(cat ~/.volley/server/api-key)
   wandb login --verify
+  volley server backup /backups/monday             copy everything while it runs
+  volley --home /srv/volley server restore /backups/monday
 
 A new server has one user, an administrator, whose key is left in server/api-key in the home.";
 
@@ -46,6 +50,39 @@ pub struct ServerVerb {
     /// The name of the user that a new server has
     #[arg(long, value_name = "NAME", default_value = "volley")]
     user: String,
+    #[command(subcommand)]
+    deed: Option<Deed>,
+}
+
+#[derive(Subcommand)]
+enum Deed {
+    /// Copy the database and all files into a new folder, while the server runs
+    Backup(Folder),
+    /// Make a server from such a folder; nothing that exists is touched
+    Restore(Folder),
+}
+
+#[derive(Args)]
+struct Folder {
+    /// The folder of the backup
+    folder: PathBuf,
+    /// Only the files that users stored: a PostgreSQL database has its own backups (pg_dump)
+    #[arg(long)]
+    only_files: bool,
+}
+
+impl Deed {
+    async fn run(&self, settings: &Settings) -> Result<()> {
+        let part = |copy: &Folder| if copy.only_files { Part::Files } else { Part::All };
+        let (files, place) = match self {
+            Deed::Backup(copy) => (backup::backup(settings, part(copy), &copy.folder).await?, copy.folder.display()),
+            Deed::Restore(copy) => {
+                (backup::restore(settings, part(copy), &copy.folder).await?, settings.folder.display())
+            }
+        };
+        eprintln!("{files} files copied to {place}");
+        Ok(())
+    }
 }
 
 impl ServerVerb {
@@ -65,7 +102,7 @@ impl ServerVerb {
 
     async fn serve(self, home: &Home) -> Result<()> {
         let per_second = f64::from(self.requests_per_second);
-        let server = Server::start(Settings {
+        let settings = Settings {
             folder: home.server(),
             listen: self.listen,
             database: self.database,
@@ -74,8 +111,11 @@ impl ServerVerb {
             first_user: self.user,
             first_key: None,
             rates: Rates { key: Rate { per_second, burst: 2.0 * per_second }, ..Rates::default() },
-        })
-        .await?;
+        };
+        if let Some(deed) = self.deed {
+            return deed.run(&settings).await;
+        }
+        let server = Server::start(settings).await?;
         eprintln!("listening on {}", server.url());
         if let Some(link) = server.first_link() {
             eprintln!("sign in: {link} (works once)");

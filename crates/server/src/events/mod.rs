@@ -3,6 +3,7 @@
 //! An event is a row, written in the transaction of what it tells of. Its id rises in the order in which transactions
 //! become visible, so that whoever has seen event N and asks for what follows misses nothing.
 
+pub mod feed;
 pub mod stream;
 
 use crate::args;
@@ -15,7 +16,7 @@ use tokio::sync::watch;
 /// Held from the insertion of an event to its commit, so that ids become visible in order. Any number will do.
 const POSTGRES_LOCK: i64 = 0x6576_656e_7473;
 
-/// Wakes those who follow events, after a commit. What they then read is the table.
+/// Wakes the one who reads events for all, after a commit. What they then read is the table.
 #[derive(Clone)]
 pub struct News(watch::Sender<u64>);
 

@@ -72,22 +72,30 @@ pub async fn insert(write: &mut Write, queue: &Queue, resolved: &Resolved, user:
 
 /// Whether there is anything to take, without taking the lock that taking needs: agents ask much more often than not in vain.
 pub async fn is_anything_waiting(database: &Database, queue: i64, now: Timestamp) -> Result<bool> {
-    let sql = "SELECT id FROM items WHERE queue_id = $1 AND (state = 'PENDING' OR (state = 'LEASED' AND leased_until <= $2)) LIMIT 1";
+    // Two look-ups, each by its index; joined by OR they would read the queue.
+    let sql = "SELECT id FROM items WHERE queue_id = $1 AND state = 'PENDING' UNION ALL \
+               SELECT id FROM items WHERE queue_id = $1 AND state = 'LEASED' AND leased_until <= $2 LIMIT 1";
     Ok(database.maybe(sql, args![queue, now]).await?.is_some())
 }
 
 /// Hands out the first item that waits: `item::pop` as one statement, so that two agents never get the same.
+///
+/// The first that was never taken and the first whose lease ran out are looked up apart, each by its index, so that a
+/// long queue is not read as a whole.
 pub async fn pop(write: &mut Write, queue: &Queue, agent: Option<i64>, now: Timestamp) -> Result<Option<Popped>> {
-    const FIRST: &str = "SELECT id FROM items WHERE queue_id = $1 AND (state = 'PENDING' OR (state = 'LEASED' AND \
-        leased_until <= $2)) ORDER BY rank, id LIMIT 1";
     // On PostgreSQL an item that another transaction is taking is passed over, instead of waited for.
     let skip = match write.dialect() {
         Dialect::Sqlite => "",
         Dialect::Postgres => "FOR UPDATE SKIP LOCKED",
     };
     let sql = format!(
-        "UPDATE items SET state = 'LEASED', lease = lease + 1, leased_until = $3, agent_id = $4, updated_at = $2 \
-         WHERE id = ({FIRST} {skip}) RETURNING id, lease, spec"
+        "WITH fresh AS MATERIALIZED (SELECT id, rank FROM items WHERE queue_id = $1 AND state = 'PENDING' \
+             ORDER BY rank, id LIMIT 1 {skip}), \
+         lapsed AS MATERIALIZED (SELECT id, rank FROM items WHERE queue_id = $1 AND state = 'LEASED' \
+             AND leased_until <= $2 ORDER BY +rank, +id LIMIT 1 {skip}) \
+         UPDATE items SET state = 'LEASED', lease = lease + 1, leased_until = $3, agent_id = $4, updated_at = $2 \
+         WHERE id = (SELECT id FROM (SELECT id, rank FROM fresh UNION ALL SELECT id, rank FROM lapsed) AS waiting \
+             ORDER BY rank, id LIMIT 1) RETURNING id, lease, spec"
     );
     let row = write.maybe(sqlx::AssertSqlSafe(sql), args![queue.id, now, now + LEASE, agent]).await?;
     let Some(row) = row else {
@@ -250,3 +258,7 @@ fn read(row: &Row) -> Result<Item> {
         created_at: row.get("created_at")?,
     })
 }
+
+#[cfg(test)]
+#[path = "items_tests.rs"]
+mod tests;
