@@ -186,8 +186,7 @@ until [[ $(reason) == *"needs 2 nvidia.com/gpu together, 1 free"* ]]; do
     tries=$((tries + 1))
     [ "$tries" -lt 100 ] || { echo "the job of two ranks does not say why it waits" >&2; exit 1; }
 done
-show kubectl get podgroups --output 'jsonpath={.items[*].status.conditions[?(@.status=="True")].message}'
-echo
+show "$volley" why vcjob/pair
 show kubectl exec "$(pod_of train-4)" -- touch /tmp/enough
 show kubectl wait --for=jsonpath='{.status.state.phase}'=Completed vcjob/pair --timeout=60s
 
