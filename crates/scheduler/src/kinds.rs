@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(KINDS[PODS].path("n", "p"), "/api/v1/namespaces/n/pods/p");
         assert_eq!(KINDS[QUEUES].path("", "q"), format!("/apis/{SCHEDULING}/queues/q"));
         assert!(!KINDS[GROUPS].has_status() && KINDS[QUEUES].has_status() && KINDS[PODS].has_status());
-        for row in KINDS.iter().filter(|kind| kind.is_custom) {
+        for row in [&KINDS[GROUPS], &KINDS[QUEUES]] {
             let defined = VOLCANO.iter().find(|known| known.kind == row.name).unwrap();
             assert_eq!(format!("{}/{}", defined.group, defined.version), row.api_version);
             assert_eq!((defined.plural, defined.is_namespaced), (row.plural, row.is_namespaced));
