@@ -63,6 +63,7 @@ bench: web ## Measure, and print the figures that bench/README.md explains (pods
 	tests/setup.sh bench
 	cargo build --release -p volley
 	cargo run --release -p volley-bench
+	VOLLEY=$(abspath $(TARGET)/release/volley) npm --prefix web run bench
 
 clean: ## Remove what was built and installed below this folder
 	cargo clean

@@ -3,7 +3,7 @@
 //!
 //! Every figure stands beside a reference taken in the same run on the same machine, because only the ratio travels
 //! from one machine to another. `make bench` builds and runs it; `bench/README.md` explains the method.
-//! Usage: `volley-bench [quick] [api|node|launch] [against=KUBECONFIG] [PATH-OF-VOLLEY]`.
+//! Usage: `volley-bench [quick] [api|node|launch|simulate] [against=KUBECONFIG] [PATH-OF-VOLLEY]`.
 
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
@@ -13,6 +13,7 @@ mod full;
 mod node;
 mod launch;
 mod pods;
+mod simulate;
 mod reference;
 mod hello;
 mod process;
@@ -44,7 +45,7 @@ fn main() -> Result<()> {
     }
     let has = |wanted: &str| words.iter().any(|word| word == wanted);
     let other = words.iter().find_map(|word| word.strip_prefix("against="));
-    const PARTS: [&str; 3] = ["api", "node", "launch"];
+    const PARTS: [&str; 4] = ["api", "node", "launch", "simulate"];
     let is_path = |word: &&String| {
         let word = word.as_str();
         word != "quick" && !PARTS.contains(&word) && !word.starts_with("against=")
@@ -88,6 +89,9 @@ async fn run(program: PathBuf, quick: bool, parts: &[&str]) -> Result<()> {
     }
     if parts.contains(&"launch") {
         launch::run(&program, folder.path(), quick, &mut table).await?;
+    }
+    if parts.contains(&"simulate") {
+        simulate::replays(&program, folder.path(), quick, &mut table)?;
     }
     println!("{}", table.render());
     Ok(())

@@ -138,6 +138,21 @@ fn who_is_deleted_is_gone_at_once_and_the_last_admin_stays() {
 }
 
 #[test]
+fn one_who_is_shut_out_does_not_go_on_listening() {
+    let running = Running::start(Engine::Sqlite);
+    let made = rest(&running, KEY, "POST /api/v1/keys", json!({ "name": "listener" }));
+    let mut stream = crate::http::open(&running, &text(&made["key"]), "GET /api/v1/events", "");
+    let mut head = String::new();
+    while head != "\r\n" {
+        head.clear();
+        assert!(std::io::BufRead::read_line(&mut stream, &mut head).expect("a head") > 0);
+    }
+    rest(&running, KEY, &format!("DELETE /api/v1/keys/{}", made["id"]), json!({}));
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).expect("the stream ends");
+}
+
+#[test]
 fn keys_have_names_ends_and_a_last_use() {
     let running = Running::start(Engine::Postgres);
     let made = rest(&running, KEY, "POST /api/v1/keys", json!({ "name": "ci", "expires_days": 30 }));

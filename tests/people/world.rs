@@ -92,15 +92,43 @@ impl World {
 
 /// Makes one of everything in the team.
 fn furnish(running: &Running, key: &str) -> Names {
-    let ask = |query: &str| {
-        let answer = graphql(running, key, &query.replace("$E", TEAM).replace("$P", PROJECT).replace("$C", CANARY));
-        assert_eq!(answer.status, 200, "{query}: {}", answer.body);
-        answer.json()["data"].clone()
-    };
+    let (run_id, file) = make_run(running, key);
+    let (artifact, manifest, collection) = make_artifact(running, key);
+    let (queue_id, config, item) = make_queue(running, key);
+    let agent = make_agent(running, key, &queue_id);
+    let (sweep, sweep_agent) = make_sweep(running, key);
+    let client_id = format!("{CANARY}-client");
+    Names {
+        entity: TEAM.to_owned(),
+        queue_id,
+        item,
+        run_id,
+        agent,
+        artifact,
+        manifest,
+        collection,
+        client_id,
+        file,
+        config,
+        sweep,
+        sweep_agent,
+    }
+}
+
+/// A request that succeeds, with the names of things in it: `$E`, `$P` and the word `$C`.
+fn ask(running: &Running, key: &str, query: &str) -> Value {
+    let answer = graphql(running, key, &query.replace("$E", TEAM).replace("$P", PROJECT).replace("$C", CANARY));
+    assert_eq!(answer.status, 200, "{query}: {}", answer.body);
+    answer.json()["data"].clone()
+}
+
+fn make_run(running: &Running, key: &str) -> (String, String) {
     let run = ask(
-        r#"mutation { upsertBucket(input: {entityName: "$E", modelName: "$P", name: "r", host: "$C", notes: "$C",
+        running,
+        key,
+        r#"mutation { upsertBucket(input: {entityName: "$E", modelName: "$P", name: "r", host: "$C",
         displayName: "$C", description: "$C", tags: ["$C"], config: "{\"$C\":{\"value\":1}}", groupName: "$C", jobType: "$C",
-        commit: "$C", jobProgram: "$C", jobRepo: "$C", summaryMetrics: "{\"$C\":1}"}) { bucket { id } } }"#,
+        notes: "$C", commit: "$C", jobProgram: "$C", jobRepo: "$C", summaryMetrics: "{\"$C\":1}"}) { bucket { id } } }"#,
     );
     let lines = json!({ "files": {
         "wandb-history.jsonl": { "offset": 0, "content": [format!("{{\"_step\":0,\"{CANARY}\":1}}")] },
@@ -109,82 +137,128 @@ fn furnish(running: &Running, key: &str) -> Names {
     }});
     rest(running, key, &format!("POST /files/{TEAM}/{PROJECT}/r/file_stream"), lines);
     let uploads = ask(
-        r#"mutation { createRunFiles(input: {entityName: "$E", projectName: "$P", runName: "r", files: ["$C.txt"]})
-        { files { uploadUrl } } }"#,
+        running,
+        key,
+        r#"mutation { createRunFiles(input: {entityName: "$E", projectName: "$P", runName: "r",
+        files: ["$C.txt"]}) { files { uploadUrl } } }"#,
     );
     put(running, &text(&uploads["createRunFiles"]["files"][0]["uploadUrl"]), CANARY);
-    let files =
-        ask(r#"{ project(name: "$P", entityName: "$E") { run(name: "r") { files { edges { node { id } } } } } }"#);
+    let files = ask(
+        running,
+        key,
+        r#"{ project(name: "$P", entityName: "$E") { run(name: "r") { files { edges { node { id } } } } } }"#,
+    );
+    let file = text(&files["project"]["run"]["files"]["edges"][0]["node"]["id"]);
+    (text(&run["upsertBucket"]["bucket"]["id"]), file)
+}
 
-    let artifact =
-        ask(r#"mutation { createArtifact(input: {entityName: "$E", projectName: "$P", artifactTypeName: "t",
+fn make_artifact(running: &Running, key: &str) -> (String, String, String) {
+    let made = ask(
+        running,
+        key,
+        r#"mutation { createArtifact(input: {entityName: "$E", projectName: "$P", artifactTypeName: "t",
         artifactCollectionName: "c", digest: "d", digestAlgorithm: MANIFEST_MD5, runName: "r", clientID: "$C-client",
         description: "$C", metadata: "{\"$C\":1}", aliases: [{artifactCollectionName: "c", alias: "$C"}],
-        tags: [{tagName: "$C"}]}) { artifact { id artifactSequence { id } } } }"#);
-    let artifact = &artifact["createArtifact"]["artifact"];
+        tags: [{tagName: "$C"}]}) { artifact { id artifactSequence { id } } } }"#,
+    );
+    let artifact = &made["createArtifact"]["artifact"];
     let id = text(&artifact["id"]);
-    let manifest = ask(&format!(
-        r#"mutation {{ createArtifactManifest(input: {{artifactID: "{id}", name: "wandb_manifest.json", digest: "d",
+    let made = ask(
+        running,
+        key,
+        &format!(
+            r#"mutation {{ createArtifactManifest(input: {{artifactID: "{id}", name: "wandb_manifest.json", digest: "d",
         entityName: "$E", projectName: "$P", runName: "r"}}) {{ artifactManifest {{ id file {{ uploadUrl }} }} }} }}"#
-    ));
-    let manifest = &manifest["createArtifactManifest"]["artifactManifest"];
+        ),
+    );
+    let manifest = &made["createArtifactManifest"]["artifactManifest"];
+    let entry = json!({ "digest": "1B2M2Y8AsgTpgAmY7PhCfg==", "ref": format!("s3://{CANARY}"), "size": 3 });
     let contents = json!({ "version": 1, "storagePolicy": "wandb-storage-policy-v1", "storagePolicyConfig": {},
-        "contents": { format!("{CANARY}.bin"): { "digest": "1B2M2Y8AsgTpgAmY7PhCfg==", "ref": format!("s3://{CANARY}"), "size": 3 } } });
+        "contents": { format!("{CANARY}.bin"): entry } });
     put(running, &text(&manifest["file"]["uploadUrl"]), &contents.to_string());
-    ask(&format!(r#"mutation {{ commitArtifact(input: {{artifactID: "{id}"}}) {{ artifact {{ id }} }} }}"#));
-    ask(&format!(
-        r#"mutation {{ useArtifact(input: {{artifactID: "{id}", entityName: "$E", projectName: "$P", runName: "r"}}) {{ artifact {{ id }} }} }}"#
-    ));
+    ask(
+        running,
+        key,
+        &format!(r#"mutation {{ commitArtifact(input: {{artifactID: "{id}"}}) {{ artifact {{ id }} }} }}"#),
+    );
+    ask(
+        running,
+        key,
+        &format!(
+            r#"mutation {{ useArtifact(input: {{artifactID: "{id}", entityName: "$E", projectName: "$P", runName: "r"}})
+        {{ artifact {{ id }} }} }}"#
+        ),
+    );
+    (id, text(&manifest["id"]), text(&artifact["artifactSequence"]["id"]))
+}
 
+fn make_queue(running: &Running, key: &str) -> (String, String, String) {
     let variables = format!(r#"{{\"{CANARY}\":{{\"schema\":{{\"type\":\"integer\",\"default\":1}}}}}}"#);
-    ask(&format!(
-        r#"mutation {{ upsertRunQueue(input: {{entityName: "$E", projectName: "$P", queueName: "q", resourceType: "kubernetes",
-        resourceConfig: "{{\"$C\":\"{{{{$C}}}}\"}}", templateVariables: "{variables}", externalLinks: "{{\"$C\":1}}"}}) {{ success }} }}"#
-    ));
-    let queue =
-        ask(r#"{ project(name: "$P", entityName: "$E") { runQueue(name: "q") { id defaultResourceConfigID } } }"#);
-    let queue = &queue["project"]["runQueue"];
-    let queue_id = text(&queue["id"]);
+    ask(
+        running,
+        key,
+        &format!(
+            r#"mutation {{ upsertRunQueue(input: {{entityName: "$E", projectName: "$P", queueName: "q", resourceType: "kubernetes",
+        resourceConfig: "{{\"$C\":\"{{{{$C}}}}\"}}", templateVariables: "{variables}", externalLinks: "{{\"$C\":1}}"}})
+        {{ success }} }}"#
+        ),
+    );
+    let made = ask(
+        running,
+        key,
+        r#"{ project(name: "$P", entityName: "$E") { runQueue(name: "q") { id defaultResourceConfigID } } }"#,
+    );
+    let queue = &made["project"]["runQueue"];
     let push = |_| {
-        let pushed =
-            ask(r#"mutation { pushToRunQueueByName(input: {entityName: "$E", projectName: "$P", queueName: "q",
-            runSpec: "{\"$C\":1}"}) { runQueueItemId } }"#);
+        let pushed = ask(
+            running,
+            key,
+            r#"mutation { pushToRunQueueByName(input: {entityName: "$E", projectName: "$P",
+            queueName: "q", runSpec: "{\"$C\":1}"}) { runQueueItemId } }"#,
+        );
         text(&pushed["pushToRunQueueByName"]["runQueueItemId"])
     };
     let items: Vec<String> = (0..2).map(push).collect();
-    let item = &items[0];
-    let agent = ask(&format!(
-        r#"mutation {{ createLaunchAgent(input: {{entityName: "$E", projectName: "$P", runQueues: ["{queue_id}"], hostname: "$C",
-        agentConfig: "{{\"$C\":1}}"}}) {{ launchAgentId }} }}"#
-    ));
-    ask(&format!(
-        r#"mutation {{ updateRunQueueItemWarning(input: {{runQueueItemId: "{item}", message: "$C", stage: "run", filePaths: ["$C"]}}) {{ success }} }}"#
-    ));
-    let failed = &items[1];
-    ask(&format!(
-        r#"mutation {{ failRunQueueItem(input: {{runQueueItemId: "{failed}", message: "$C", stage: "run"}}) {{ success }} }}"#
-    ));
-    let sweep = ask(r#"mutation { upsertSweep(input: {entityName: "$E", projectName: "$P",
-        config: "{\"method\":\"random\",\"parameters\":{\"$C\":{\"values\":[1,2]}}}", description: "$C"}) { sweep { name } } }"#);
-    let sweep = text(&sweep["upsertSweep"]["sweep"]["name"]);
-    let sweep_agent = ask(&format!(
-        r#"mutation {{ createAgent(input: {{host: "$C", sweep: "{sweep}", entityName: "$E", projectName: "$P"}}) {{ agent {{ id }} }} }}"#
-    ));
-    Names {
-        entity: TEAM.to_owned(),
-        queue_id,
-        item: item.clone(),
-        run_id: text(&run["upsertBucket"]["bucket"]["id"]),
-        agent: text(&agent["createLaunchAgent"]["launchAgentId"]),
-        artifact: id,
-        manifest: text(&manifest["id"]),
-        collection: text(&artifact["artifactSequence"]["id"]),
-        client_id: format!("{CANARY}-client"),
-        file: text(&files["project"]["run"]["files"]["edges"][0]["node"]["id"]),
-        config: text(&queue["defaultResourceConfigID"]),
-        sweep,
-        sweep_agent: text(&sweep_agent["createAgent"]["agent"]["id"]),
+    let report = r#"message: "$C", stage: "run", filePaths: ["$C"]"#;
+    for (deed, item) in [("updateRunQueueItemWarning", &items[0]), ("failRunQueueItem", &items[1])] {
+        ask(
+            running,
+            key,
+            &format!(r#"mutation {{ {deed}(input: {{runQueueItemId: "{item}", {report}}}) {{ success }} }}"#),
+        );
     }
+    (text(&queue["id"]), text(&queue["defaultResourceConfigID"]), items[0].clone())
+}
+
+fn make_agent(running: &Running, key: &str, queue: &str) -> String {
+    let agent = ask(
+        running,
+        key,
+        &format!(
+            r#"mutation {{ createLaunchAgent(input: {{entityName: "$E", projectName: "$P", runQueues: ["{queue}"], hostname: "$C",
+        agentConfig: "{{\"$C\":1}}"}}) {{ launchAgentId }} }}"#
+        ),
+    );
+    text(&agent["createLaunchAgent"]["launchAgentId"])
+}
+
+fn make_sweep(running: &Running, key: &str) -> (String, String) {
+    let sweep = ask(
+        running,
+        key,
+        r#"mutation { upsertSweep(input: {entityName: "$E", projectName: "$P",
+        config: "{\"method\":\"random\",\"parameters\":{\"$C\":{\"values\":[1,2]}}}", description: "$C"}) { sweep { name } } }"#,
+    );
+    let sweep = text(&sweep["upsertSweep"]["sweep"]["name"]);
+    let agent = ask(
+        running,
+        key,
+        &format!(
+            r#"mutation {{ createAgent(input: {{host: "$C", sweep: "{sweep}", entityName: "$E", projectName: "$P"}})
+        {{ agent {{ id }} }} }}"#
+        ),
+    );
+    (sweep, text(&agent["createAgent"]["agent"]["id"]))
 }
 
 /// A request that succeeds.

@@ -1,7 +1,7 @@
 /** The frame of every page: who is signed in, where one can go, and whether the server is there. */
 import { Component, type ReactNode, Suspense, useEffect, useRef, useState, useSyncExternalStore } from "react";
 import { useIsLive, useLive } from "./api/live";
-import { currentKey, onSession } from "./api/session";
+import { isBelieved, onSession } from "./api/session";
 import { Sidebar } from "./pages/sidebar";
 import { SignIn } from "./pages/sign_in";
 import { Button, Heading } from "./parts/basic";
@@ -15,7 +15,7 @@ import { useViewer, ViewerProvider } from "./viewer";
 export function App() {
   useTheme();
   const t = useText();
-  const isSignedIn = useSyncExternalStore(onSession, () => currentKey() !== null);
+  const isSignedIn = useSyncExternalStore(onSession, isBelieved);
   useEffect(() => {
     document.documentElement.lang = t.locale;
   }, [t]);
@@ -23,13 +23,15 @@ export function App() {
 }
 
 function SignedIn() {
-  useLive();
+  const hasBegun = useLive();
   return (
     <>
       <Banner />
-      <ViewerProvider>
-        <Frame />
-      </ViewerProvider>
+      {hasBegun && (
+        <ViewerProvider>
+          <Frame />
+        </ViewerProvider>
+      )}
     </>
   );
 }

@@ -1,5 +1,5 @@
 /** YAML and JSON texts: from and to values, what is wrong with them, and the template variables in them. */
-import { isMap, LineCounter, parseDocument, stringify, visit } from "yaml";
+import { isMap, parseDocument, stringify, visit } from "yaml";
 import type { Language } from "./parts/editor";
 
 export type Found = { from: number; to: number; severity: "error" | "warning"; message: string; actions?: Fix[] };
@@ -9,7 +9,7 @@ type Fix = {
 };
 
 /** JSON is YAML too, so one parser reads both. */
-const parse = (text: string) => parseDocument(text, { lineCounter: new LineCounter(), prettyErrors: false });
+const parse = (text: string) => parseDocument(text, { prettyErrors: false });
 
 export const toText = (value: unknown, language: Language = "yaml"): string =>
   language === "json" ? JSON.stringify(value, null, 2) : stringify(value, { lineWidth: 0 });

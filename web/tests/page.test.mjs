@@ -5,7 +5,7 @@ import { createRequire } from "node:module";
 import { after, before, test } from "node:test";
 import { curve, GPU_CONFIG, makeQueue, push, startAgent, startRun, stream } from "./data.mjs";
 import { fill, PLACES } from "./screenshots.mjs";
-import { close, open, PATIENCE_MS, Server, signIn, startBrowser, write } from "./support.mjs";
+import { close, enter, open, PATIENCE_MS, Server, signIn, startBrowser, write } from "./support.mjs";
 
 /** What a first visit may load of scripts, compressed. */
 const SCRIPT_BYTES_MAX = 250_000;
@@ -34,19 +34,41 @@ async function launch(page, { image, project = "mnist" }) {
 test("a stranger is told to sign in, a wrong key is refused, and signing out closes the page", async () => {
   const page = await open(browser, server);
   await page.goto(`${server.url}/launch`);
-  await page.getByLabel("API key").fill("0".repeat(40));
+  await page.locator("input[type=password]").fill("0".repeat(40));
   await page.getByRole("button", { name: "Sign in" }).click();
-  await page.getByRole("alert").getByText("not known to this server").waitFor();
-  await page.getByLabel("API key").fill(server.key);
+  await page.getByRole("alert").getByText("this does not sign in").waitFor();
+  await page.locator("input[type=password]").fill(server.key);
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByText("No queues yet").waitFor();
   await page.reload();
   await page.getByText("No queues yet").waitFor();
   await page.getByRole("button", { name: "Sign out" }).click();
-  await page.getByLabel("API key").waitFor();
+  await page.locator("input[type=password]").waitFor();
   await page.reload();
-  await page.getByLabel("API key").waitFor();
+  await page.locator("input[type=password]").waitFor();
   await close(page);
+});
+
+test("a one-time link signs in without a key, and a password does where one is set", async () => {
+  const admin = await open(browser, server);
+  await signIn(admin, server, server.key, "/settings");
+  await admin.getByLabel("User name").fill("carol");
+  await admin.getByRole("button", { name: "New user" }).click();
+  const url = await admin.locator("pre", { hasText: "/signin?token=" }).textContent();
+  await close(admin);
+  const page = await open(browser, server);
+  await page.goto(url);
+  await page.getByRole("button", { name: "Sign out" }).getByText("carol").waitFor();
+  await close(page);
+  await server.send("PUT", "/api/v1/users/carol/password", { password: "correct horse battery" });
+  const other = await open(browser, server);
+  await other.goto(`${server.url}/launch`);
+  await other.getByText("Password", { exact: true }).click();
+  await other.getByLabel("User name").fill("carol");
+  await other.locator("input[type=password]").fill("correct horse battery");
+  await other.getByRole("button", { name: "Sign in" }).click();
+  await other.getByText("No queues yet").waitFor();
+  await close(other);
 });
 
 test("the GPU queue of the tutorial is made, refuses five GPUs, takes two, and shows the run live until it is stopped", async () => {
@@ -310,6 +332,12 @@ test("what was typed and not sent is still there later, and can be taken back", 
   await page.getByRole("dialog").waitFor({ state: "detached" });
   await page.getByRole("button", { name: "Create queue" }).first().click();
   assert.equal(await page.getByLabel("Queue name").inputValue(), "half-typed");
+  // A session that ends meanwhile takes nothing away.
+  await page.context().request.delete(`${server.url}/api/v1/session`, { headers: { "x-volley-page": "1" } });
+  await page.getByRole("dialog").getByRole("button", { name: "Create queue" }).click();
+  await page.locator("input[type=password]").fill(server.key);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  assert.equal(await page.getByLabel("Queue name").inputValue(), "half-typed");
   await page.getByRole("button", { name: "Start over" }).click();
   assert.equal(await page.getByLabel("Queue name").inputValue(), "");
   await close(page);
@@ -392,9 +420,9 @@ test("axe finds nothing serious on any page, in light and in dark", { timeout: 1
         );
       };
       await page.goto(full.url);
-      await page.getByLabel("API key").waitFor();
+      await page.locator("input[type=password]").waitFor();
       await judge("sign-in");
-      await page.evaluate((key) => localStorage.setItem("volley.key", key), full.key);
+      await enter(page, full);
       for (const [name, path, sign] of PLACES) {
         await page.goto(full.url + path);
         await page.locator(sign).first().waitFor();

@@ -2,7 +2,7 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { curve, makeJob, makeQueue, push, startAgent, startRun, stream, systemRows } from "./data.mjs";
-import { open, Server, startBrowser } from "./support.mjs";
+import { enter, open, Server, startBrowser } from "./support.mjs";
 
 const out = join(import.meta.dirname, "../screenshots");
 const config = (container) => ({
@@ -97,7 +97,7 @@ export const PLACES = [
   ["jobs", "/alice/mnist/jobs", "text=job-vision_train"],
   ["job", "/alice/mnist/jobs/job-vision_train", "text=Made of"],
   ["compare", "/alice/mnist/compare?runs=run0,run2,run3", ".u-series:nth-child(3)"],
-  ["run", "/alice/mnist/runs/run4", "text=Timeline"],
+  ["run", "/alice/mnist/runs/run4", "figcaption output"],
   ["run-charts", "/alice/mnist/runs/run4/charts", "figcaption output"],
   ["run-logs", "/alice/mnist/runs/run1/logs", ".pinned"],
   ["run-system", "/alice/mnist/runs/run4/system", "figcaption output"],
@@ -129,9 +129,9 @@ if (process.argv[1] === import.meta.filename) {
       mkdirSync(join(out, look), { recursive: true });
       const page = await open(browser, server, options);
       await page.goto(server.url);
-      await page.getByLabel("API key").waitFor();
+      await page.locator("input[type=password]").waitFor();
       await page.screenshot({ path: join(out, look, "sign-in.png") });
-      await page.evaluate((key) => localStorage.setItem("volley.key", key), server.key);
+      await enter(page, server);
       for (const place of PLACES) {
         if (only.length === 0 || only.includes(place[0])) await take(page, server.url, place, look);
       }

@@ -17,6 +17,8 @@ pub mod node;
 pub mod object;
 pub mod people;
 pub mod queue;
+pub mod replay;
 pub mod run;
 pub mod sim;
 pub mod sweep;
+pub mod why;

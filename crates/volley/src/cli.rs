@@ -19,11 +19,13 @@ use crate::ps::Ps;
 use crate::queue::QueueVerb;
 use crate::run::RunVerb;
 use crate::server::ServerVerb;
+use crate::simulate::Simulate;
 use crate::status::StatusVerb;
 use crate::up::Up;
 use crate::vcjob::VcjobVerb;
 use crate::vcqueue::VcqueueVerb;
 use crate::version::Version;
+use crate::why::Why;
 use anyhow::Result;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -83,6 +85,8 @@ enum Verb {
     Vcjob(VcjobVerb),
     Vcqueue(VcqueueVerb),
     Logs(Logs),
+    Why(Why),
+    Simulate(Simulate),
     Kubeconfig(Kubeconfig),
     Completions(Completions),
     Version(Version),
@@ -113,6 +117,8 @@ impl Cli {
             Verb::Vcjob(verb) => verb.run(&home()?),
             Verb::Vcqueue(verb) => verb.run(&home()?),
             Verb::Logs(verb) => verb.run(&home()?),
+            Verb::Why(verb) => verb.run(&home()?),
+            Verb::Simulate(verb) => verb.run(&home()?),
             Verb::Kubeconfig(verb) => verb.run(&home()?),
             Verb::Completions(verb) => verb.run(),
             Verb::Version(verb) => verb.run(),

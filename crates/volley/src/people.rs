@@ -143,12 +143,12 @@ enum UserDeed {
     Quota {
         name: String,
         #[command(flatten)]
-        quota: Quota,
+        quota: Amounts,
     },
 }
 
 #[derive(Args)]
-struct Quota {
+struct Amounts {
     /// Running jobs at most
     #[arg(long, value_name = "N")]
     jobs: Option<u32>,
@@ -157,7 +157,7 @@ struct Quota {
     gpus: Option<u32>,
 }
 
-impl Quota {
+impl Amounts {
     fn body(&self) -> Value {
         json!({ "jobs": self.jobs, "gpus": self.gpus })
     }
@@ -277,7 +277,7 @@ enum TeamDeed {
     Quota {
         name: String,
         #[command(flatten)]
-        quota: Quota,
+        quota: Amounts,
     },
 }
 

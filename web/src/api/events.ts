@@ -1,5 +1,5 @@
-/** The server's event stream, read by `fetch` because an EventSource cannot send a key. A cut is resumed behind the last event. */
-import { authorization } from "./session";
+/** The server's event stream, read by `fetch`, which unlike an EventSource tells why it failed. A cut is resumed behind the last event. */
+import { end, PAGE } from "./session";
 
 export type Event = { at: string; kind: string; subject: string; body: Record<string, unknown> };
 type Listener = { event: (event: Event) => void; status: (isLive: boolean) => void };
@@ -35,8 +35,9 @@ async function run(listener: Listener, stop: AbortSignal): Promise<void> {
 
 async function* connection(last: string | null, stop: AbortSignal, opened: () => void) {
   const silence = new AbortController();
-  const headers = { ...authorization(), ...(last === null ? {} : { "Last-Event-ID": last }) };
+  const headers = { ...PAGE, ...(last === null ? {} : { "Last-Event-ID": last }) };
   const response = await fetch("/api/v1/events", { headers, signal: AbortSignal.any([stop, silence.signal]) });
+  if (response.status === 401) end();
   if (!response.ok || !response.body) throw new Error(response.statusText);
   opened();
   let timer = setTimeout(() => silence.abort(), SILENCE_MS_MAX);

@@ -1,19 +1,18 @@
 /** Keeps what the page shows true: an event makes the answers that it touches be asked for again. */
 import { QueryClient, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { useEffect, useSyncExternalStore } from "react";
+import { useEffect, useState, useSyncExternalStore } from "react";
+import { batch } from "./batch";
 import { Away, ask, type Operation } from "./client";
 import { type Event, follow } from "./events";
 
 /** The operations that tell of a noun; an event's kind begins with the noun. */
 const TOUCHES: Record<string, readonly string[]> = {
-  item: ["Queues", "RunItem"],
+  item: ["Queues", "QueueItem"],
   queue: ["Queues", "Queue"],
   agent: ["Queues", "Queue"],
   run: ["Runs", "Run", "Projects", "Files"],
   artifact: ["Jobs", "Job"],
 };
-/** Events come in bursts; what they touch is asked for once per burst, soon enough to look immediate. */
-const BURST_MS = 60;
 
 export const client = new QueryClient({
   defaultOptions: {
@@ -49,7 +48,7 @@ export const refresh = (known: QueryClient, names: Iterable<string>) =>
 
 let isLive = true;
 const statusListeners = new Set<() => void>();
-const eventListeners = new Set<(event: Event) => void>();
+const eventListeners = new Set<(event: Event) => unknown>();
 
 export function useIsLive(): boolean {
   return useSyncExternalStore(
@@ -61,39 +60,49 @@ export function useIsLive(): boolean {
   );
 }
 
-export function useEvents(listen: (event: Event) => void): void {
+export function useEvents(listen: (event: Event) => unknown): void {
   useEffect(() => {
     eventListeners.add(listen);
     return () => void eventListeners.delete(listen);
   }, [listen]);
 }
 
-/** Follows the server for as long as somebody is signed in. */
-export function useLive(): void {
+/**
+ * Follows the server for as long as somebody is signed in and looks.
+ *
+ * A browser has six connections for a server that speaks HTTP/1.1: windows that nobody sees must not hold them. Says whether it has
+ * begun: what is asked for after that misses no event, and need not be asked for twice.
+ */
+export function useLive(): boolean {
+  const [hasBegun, setHasBegun] = useState(false);
   useEffect(() => {
-    const touched = new Set<string>();
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const flush = () => {
-      timer = undefined;
-      refresh(client, touched);
-      touched.clear();
-    };
+    let isFirst = true;
+    const stale = batch((names) => refresh(client, names));
     const event = (event: Event) => {
-      for (const name of TOUCHES[event.kind.split(".")[0] ?? ""] ?? []) touched.add(name);
-      timer ??= setTimeout(flush, BURST_MS);
+      for (const name of TOUCHES[event.kind.split(".")[0] ?? ""] ?? []) stale.add(name);
       for (const listen of eventListeners) listen(event);
     };
     const status = (now: boolean) => {
-      // What happened between the first questions and this connection was not told: ask all again.
-      if (now) client.invalidateQueries();
+      // What happened between two connections may be known to nobody here: ask for everything again.
+      if (now && !isFirst) client.invalidateQueries();
+      isFirst = false;
+      setHasBegun(true);
       if (now === isLive) return;
       isLive = now;
       for (const tell of statusListeners) tell();
     };
-    const stop = follow({ event, status });
+    let stop: (() => void) | null = null;
+    const look = () => {
+      if (document.hidden) stop?.();
+      stop = document.hidden ? null : (stop ?? follow({ event, status }));
+    };
+    look();
+    document.addEventListener("visibilitychange", look);
     return () => {
-      stop();
-      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", look);
+      stop?.();
+      stale.stop();
     };
   }, []);
+  return hasBegun;
 }

@@ -1,32 +1,33 @@
-/** Who is signed in. The only place that knows how: today by API key, kept by the browser until sign-out. */
+/**
+ * Whether somebody is signed in. The only place that knows how: by a cookie that scripts cannot read, which the server gives
+ * for a key, a password or a one-time link.
+ */
 
-const NAME = "volley.key";
+/** What tells the server that a request is the page's own; others' pages cannot send it. */
+export const PAGE = { "X-Volley-Page": "1" };
+
 const listeners = new Set<() => void>();
+/** Believed until the server says otherwise: then nobody who is signed in waits for it to say so. */
+let isSignedIn = true;
 
-export const currentKey = (): string | null => sessionStorage.getItem(NAME) ?? localStorage.getItem(NAME);
-
-/** A key that is to be remembered outlives the window; another is forgotten with it. */
-export function signIn(key: string, isRemembered: boolean): void {
-  (isRemembered ? localStorage : sessionStorage).setItem(NAME, key);
+function set(now: boolean): void {
+  isSignedIn = now;
   for (const tell of listeners) tell();
 }
 
-/** The key is no longer good. What was typed stays, for when its author has signed in again. */
-export function forgetKey(): void {
-  sessionStorage.removeItem(NAME);
-  localStorage.removeItem(NAME);
-  for (const tell of listeners) tell();
-}
+export const isBelieved = (): boolean => isSignedIn;
+export const begin = (): void => set(true);
+
+/** The session has ended. What was typed stays, for when its author has signed in again. */
+export const end = (): void => set(false);
 
 /** Somebody leaves: nothing of theirs stays. */
-export function signOut(): void {
+export function leave(): void {
   sessionStorage.clear();
-  forgetKey();
+  set(false);
 }
 
 export function onSession(tell: () => void): () => void {
   listeners.add(tell);
   return () => listeners.delete(tell);
 }
-
-export const authorization = (key = currentKey()): Record<string, string> => (key ? { Authorization: `Bearer ${key}` } : {});

@@ -1,6 +1,7 @@
 /** What the server tells of queues and items, read into what pages show. */
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useCallback, useRef } from "react";
+import { useCallback, useMemo } from "react";
+import { type Batch, batch } from "../api/batch";
 import { ask } from "../api/client";
 import { now } from "../api/clock";
 import type { Event } from "../api/events";
@@ -83,31 +84,26 @@ export function typed(text: string, schema: Schema): unknown {
 
 /** More changed items than this at once are read as a list. */
 const SINGLE_MAX = 20;
-const BURST_MS = 60;
 
 /** All items of a queue. A change of one is read alone, so that ten thousand others need not be. */
 export function useItems(entity: string, queue: string) {
   const known = useQueryClient();
-  const changed = useRef(new Set<string>());
-  const where = { entity, project: REGISTRY, queue };
-  const queryKey = ["Items", where];
-  const flush = async () => {
-    const ids = [...changed.current];
-    changed.current.clear();
-    if (ids.length > SINGLE_MAX) return known.invalidateQueries({ queryKey });
-    const answers = await Promise.all(ids.map((id) => ask(QueueItem, { ...where, id })));
-    const news = answers.flatMap((one) => one.project?.runQueue?.runQueueItem ?? []);
-    known.setQueryData<Item[]>(queryKey, (before) => before && merge(before, ids, news));
-  };
-  const flushNow = useRef(flush);
-  flushNow.current = flush;
-  const listen = useCallback((event: Event) => {
-    if (!event.kind.startsWith("item.")) return;
-    if (changed.current.size === 0) setTimeout(() => flushNow.current().catch(() => undefined), BURST_MS);
-    changed.current.add(event.subject);
-  }, []);
-  useEvents(listen);
-  return useQuery({ queryKey, queryFn: () => readAll(where) });
+  const where = useMemo(() => ({ entity, project: REGISTRY, queue }), [entity, queue]);
+  const changed = useMemo(() => {
+    const queryKey = ["Items", where];
+    const made: Batch = batch(async (ids) => {
+      // A list that is being read may have read them already, as they were: they are asked for after it.
+      if (known.isFetching({ queryKey }) > 0) return ids.forEach(made.add);
+      if (ids.length > SINGLE_MAX) return known.invalidateQueries({ queryKey });
+      const answers = await Promise.all(ids.map((id) => ask(QueueItem, { ...where, id })));
+      const news = answers.flatMap((one) => one.project?.runQueue?.runQueueItem ?? []);
+      known.setQueryData<Item[]>(queryKey, (before) => before && merge(before, ids, news));
+    });
+    return made;
+  }, [known, where]);
+  useEvents(useCallback((event: Event) => event.kind.startsWith("item.") && changed.add(event.subject), [changed]));
+  // Comparing ten thousand old items with new ones, value by value, would stop the page for a moment.
+  return useQuery({ queryKey: ["Items", where], queryFn: () => readAll(where), structuralSharing: false });
 }
 
 /** Items that were asked for again are as told now; what is no longer told of is gone. New ones come first. */

@@ -101,7 +101,7 @@ function Title({ item, entity }: { item: Item; entity: string }) {
 
 function Status({ item, isActive, onTell }: { item: Item; isActive: boolean; onTell: () => void }) {
   const t = useText();
-  const told = item.error?.message ?? item.warnings?.at(-1)?.message;
+  const told = item.error?.message ?? item.waitingFor ?? item.warnings?.at(-1)?.message;
   return (
     <span className="two-lines">
       <State name={shownState(item, isActive)} />
@@ -144,7 +144,8 @@ function Deeds({ item, queue, onRemove }: { item: Item; queue: QueueRow; onRemov
 
 function Report({ item, onClose }: { item: Item; onClose: () => void }) {
   const t = useText();
-  const reports = [...(item.error ? [item.error] : []), ...(item.warnings ?? [])];
+  const waiting = item.waitingFor ? [{ message: item.waitingFor, stage: t.states.queued }] : [];
+  const reports = [...(item.error ? [item.error] : []), ...waiting, ...(item.warnings ?? [])];
   return (
     <Drawer kind="dialog" title={titleOf(item)} onClose={onClose}>
       {reports.map(({ message, stage }) => (

@@ -10,7 +10,7 @@ import { Search } from "../parts/table";
 import { usePreference } from "../preferences";
 import { useText } from "../text";
 import type { RunDetails, Where } from "./run";
-import { isRunning } from "./run_data";
+import { isRunning, plainSummary } from "./run_data";
 
 /** As many points as a chart can show on a wide screen. */
 const SAMPLES = 1500;
@@ -22,6 +22,17 @@ const CHARTS_MAX = 60;
 export default function ChartsTab({ where, run }: { where: Where; run: RunDetails }) {
   return <Charts runs={[{ where, run }]} />;
 }
+
+/** The first few curves, without anything to set. */
+export function Glance({ where, run, count }: { where: Where; run: RunDetails; count: number }) {
+  const runs = useMemo(() => [{ where, run }], [where, run]);
+  const summary = Object.keys(plainSummary(run.summaryMetrics));
+  const keys = keysOf(run).sort((one, other) => order(summary, one) - order(summary, other));
+  return <Grid runs={runs} keys={keys.slice(0, count)} axis="_step" />;
+}
+
+/** What the summary names comes first, as it names it. */
+const order = (names: string[], name: string): number => (names.indexOf(name) + names.length + 1) % (names.length + 1);
 
 type Shown = { where: Where; run: RunDetails };
 type Axis = "_step" | "_runtime" | "_timestamp";
@@ -44,8 +55,6 @@ export function Charts({ runs }: { runs: Shown[] }) {
   const [wanted, setWanted] = useState("");
   const keys = [...new Set(runs.flatMap(({ run }) => keysOf(run)))].sort();
   const shown = keys.filter((key) => key.toLowerCase().includes(wanted.toLowerCase())).slice(0, CHARTS_MAX);
-  const answers = useHistories(runs, shown, axis);
-  const lines = useMemo(() => linesByKey(answers, shown, axis), [answers, shown, axis]);
   if (keys.length === 0) {
     const isWaiting = runs.some(({ run }) => isRunning(run));
     return (
@@ -83,19 +92,29 @@ export function Charts({ runs }: { runs: Shown[] }) {
         <Switch label={t.logAxis} isOn={isLog} onSwitch={setIsLog} />
       </div>
       <p className="faint small">{t.zoomHint}</p>
-      <div className="charts">
-        {shown.map((key) => (
-          <Chart
-            key={key}
-            title={key}
-            lines={lines.get(key) ?? []}
-            isLog={isLog}
-            smoothing={smoothing}
-            isTime={axis === "_timestamp"}
-          />
-        ))}
-      </div>
+      <Grid runs={runs} keys={shown} axis={axis} isLog={isLog} smoothing={smoothing} />
     </>
+  );
+}
+
+type GridProps = { runs: Shown[]; keys: string[]; axis: Axis; isLog?: boolean; smoothing?: number };
+
+function Grid({ runs, keys, axis, isLog = false, smoothing = 0 }: GridProps) {
+  const answers = useHistories(runs, keys, axis);
+  const lines = useMemo(() => linesByKey(answers, keys, axis), [answers, keys, axis]);
+  return (
+    <div className="charts">
+      {keys.map((key) => (
+        <Chart
+          key={key}
+          title={key}
+          lines={lines.get(key) ?? []}
+          isLog={isLog}
+          smoothing={smoothing}
+          isTime={axis === "_timestamp"}
+        />
+      ))}
+    </div>
   );
 }
 

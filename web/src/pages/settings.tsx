@@ -3,15 +3,16 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { send } from "../api/client";
 import { refresh } from "../api/live";
-import { Answer, Button, Command, Heading, Problem } from "../parts/basic";
+import { Ago, Answer, Button, Command, Heading, Problem } from "../parts/basic";
 import { Confirm } from "../parts/drawer";
 import { Segmented, TextField } from "../parts/form";
 import { Icon } from "../parts/icon";
 import { type Theme, useTheme } from "../preferences";
 import { LANGUAGES, useLanguage, useText } from "../text";
 import { useViewer } from "../viewer";
+import { People } from "./people";
 
-type Key = { id: number; name: string; begins: string };
+type Key = { id: number; name: string; begins: string; used: string | null };
 
 export function SettingsPage() {
   const t = useText();
@@ -33,6 +34,7 @@ export function SettingsPage() {
         <LanguageChoice />
       </section>
       <Keys />
+      {isAdmin && <People />}
     </>
   );
 }
@@ -81,6 +83,15 @@ function Keys() {
                 <Icon name="key" />
                 <span>{key.name}</span>
                 <code>{key.begins}…</code>
+                <span className="faint small">
+                  {key.used ? (
+                    <>
+                      {t.keyUsed} <Ago at={key.used} />
+                    </>
+                  ) : (
+                    t.keyUnused
+                  )}
+                </span>
                 <Button kind="quiet" icon="trash" onClick={() => setRevoking(key)} aria-label={t.revokeKey(key.name)} />
               </li>
             ))}

@@ -1,7 +1,7 @@
 /** The way around: queues, the projects of the chosen entity, settings. */
+import { signOut } from "../api/client";
 import { Projects } from "../api/generated";
 import { useAsk } from "../api/live";
-import { signOut } from "../api/session";
 import { Mark } from "../app";
 import { Button } from "../parts/basic";
 import { Icon } from "../parts/icon";

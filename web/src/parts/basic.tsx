@@ -11,9 +11,11 @@ type ButtonProps = ButtonHTMLAttributes<HTMLButtonElement> & {
   isBusy?: boolean;
 };
 
-export function Button({ kind = "plain", icon, isBusy = false, children, className = "", ...rest }: ButtonProps) {
+export function Button({ kind = "plain", icon, isBusy = false, children, className = "", onClick, ...rest }: ButtonProps) {
+  // What is being done is not done twice; the button keeps the focus meanwhile.
+  const click: typeof onClick = (event) => (isBusy ? event.preventDefault() : onClick?.(event));
   return (
-    <button type="button" {...rest} className={`button ${kind} ${className}`} aria-disabled={isBusy || undefined}>
+    <button type="button" {...rest} className={`button ${kind} ${className}`} aria-disabled={isBusy || undefined} onClick={click}>
       {isBusy ? <span className="spinner" aria-hidden="true" /> : icon && <Icon name={icon} />}
       {children}
     </button>

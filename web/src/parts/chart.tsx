@@ -8,7 +8,7 @@ export type Line = { label: string; x: number[]; y: (number | null)[] };
 type Props = { title: string; lines: Line[]; isLog?: boolean; smoothing?: number; isTime?: boolean; unit?: string };
 
 /** Told apart by people who do not see all colours, on light and on dark. */
-export const COLOURS = ["#4263eb", "#e8590c", "#099268", "#c2255c", "#9c36b5", "#1098ad", "#a17b00", "#868e96"];
+export const COLOURS = ["#5c7cfa", "#e8590c", "#099268", "#c2255c", "#9c36b5", "#1098ad", "#a17b00", "#868e96"];
 const HEIGHT = 190;
 
 export function Chart({ title, lines, isLog = false, smoothing = 0, isTime = false, unit = "" }: Props) {

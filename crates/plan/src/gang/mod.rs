@@ -10,7 +10,7 @@ mod slots;
 mod terms;
 mod shape;
 pub mod objects;
-mod read;
+pub mod read;
 pub mod policy;
 pub mod snapshot;
 
@@ -26,7 +26,7 @@ mod search;
 mod trial;
 pub mod victims;
 pub mod why;
-mod hint;
+pub mod hint;
 mod reasons;
 mod admission;
 mod round;

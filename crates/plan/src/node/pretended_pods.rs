@@ -7,7 +7,7 @@
 use super::actions::{Action, pod_actions};
 use super::probes::{record, spec_of};
 use super::seen::{
-    Attempt, ContainerSeen, Exit, HookSeen, ImageSeen, Running, Sandbox, Seen, State, StopSeen, Volumes,
+    Attempt, ContainerSeen, Exit, HookSeen, ImageSeen, Pull, Running, Sandbox, Seen, State, StopSeen, Volumes,
 };
 use super::status::{HostFacts, patch, status};
 use super::{Role, all_containers, back_off, earliest, is_terminal, later};
@@ -138,8 +138,9 @@ impl Machine<'_> {
                 }
             }
             Action::TearDownSandbox => self.seen.sandbox = Sandbox::Absent,
-            Action::PullImage { container, .. } => {
-                let image = ImageSeen::Present { image_id: IMAGE_ID.to_owned(), pull: None };
+            Action::PullImage { container, attempt_number, .. } => {
+                let pull = Pull { attempt_number: *attempt_number, pull_ms: 0, total_ms: 0, size_bytes: 0 };
+                let image = ImageSeen::Present { image_id: IMAGE_ID.to_owned(), pull: Some(pull) };
                 self.seen.containers.entry(container.clone()).or_default().image = image;
             }
             Action::Start { container, attempt_number, sandbox_number, restart_delay_seconds } => {
@@ -328,6 +329,14 @@ mod tests {
         assert!(!world.look(60).is_over);
         assert_eq!(stored_phase(&world.pod), "Succeeded");
         assert_eq!(world.status()["containerStatuses"][0]["state"]["terminated"]["reason"], "Completed");
+    }
+
+    #[test]
+    fn an_image_that_is_asked_for_always_is_there_at_once() {
+        let spec = json!({"containers": [{"name": "main", "imagePullPolicy": "Always"}], "restartPolicy": "Never"});
+        let mut world = World::new(json!({RUN_SECONDS: "0"}), spec);
+        world.look(0);
+        assert_eq!(stored_phase(&world.pod), "Succeeded");
     }
 
     #[test]

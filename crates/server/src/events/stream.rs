@@ -5,7 +5,7 @@ use crate::Shared;
 use crate::database::Result;
 use crate::fault::Fault;
 use crate::http::auth::Known;
-use crate::people::Caller;
+use crate::people::Lasting;
 use axum::body::Body;
 use axum::extract::{Query, State};
 use axum::response::Response;
@@ -41,7 +41,7 @@ pub async fn follow(
         Some(id) => id,
         None => feed::latest(&shared.database).await?,
     };
-    let reader = Reader { shared, caller, feed, after, is_behind: true };
+    let reader = Reader { shared, caller: Lasting::new(caller), feed, after, is_behind: true };
     let mut response = Response::new(Body::from_stream(stream::unfold(reader, Reader::next)));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -50,7 +50,7 @@ pub async fn follow(
 
 struct Reader {
     shared: Shared,
-    caller: Caller,
+    caller: Lasting,
     feed: broadcast::Receiver<Arc<Batch>>,
     after: i64,
     /// Whether the table has more than was sent.
@@ -62,11 +62,12 @@ impl Reader {
         loop {
             let bytes = match self.is_behind {
                 true => self.catch_up().await,
-                false => self.listen().await?,
+                false => self.listen().await,
             };
             match bytes {
-                Ok(bytes) if bytes.is_empty() => (),
-                Ok(bytes) => return Some((Ok(bytes), self)),
+                Ok(None) => return None,
+                Ok(Some(bytes)) if bytes.is_empty() => (),
+                Ok(Some(bytes)) => return Some((Ok(bytes), self)),
                 Err(error) => {
                     tracing::warn!(%error, "failed to read events; the client will come back");
                     return None;
@@ -75,40 +76,43 @@ impl Reader {
         }
     }
 
-    async fn catch_up(&mut self) -> Result<Bytes> {
+    async fn catch_up(&mut self) -> Result<Option<Bytes>> {
         let batch = feed::read(&self.shared.database, self.after).await?;
         self.is_behind = batch.upto > self.after;
-        Ok(self.take(&batch))
+        self.take(&batch).await
     }
 
     /// Nothing when the stream ends.
-    async fn listen(&mut self) -> Option<Result<Bytes>> {
+    async fn listen(&mut self) -> Result<Option<Bytes>> {
         let received = tokio::select! {
-            () = self.shared.stop.cancelled() => return None,
+            () = self.shared.stop.cancelled() => return Ok(None),
             received = tokio::time::timeout(KEEP_ALIVE, self.feed.recv()) => received,
         };
-        Some(Ok(match received {
-            Err(_) => Bytes::from_static(b":\n\n"),
-            Ok(Ok(batch)) if batch.after <= self.after => self.take(&batch),
+        match received {
+            Err(_) => Ok(Some(Bytes::from_static(b":\n\n"))),
+            Ok(Ok(batch)) if batch.after <= self.after => self.take(&batch).await,
             Ok(Ok(_) | Err(RecvError::Lagged(_))) => {
                 self.is_behind = true;
-                Bytes::new()
+                Ok(Some(Bytes::new()))
             }
-            Ok(Err(RecvError::Closed)) => return None,
-        }))
+            Ok(Err(RecvError::Closed)) => Ok(None),
+        }
     }
 
-    /// What of a batch is new to this client and may be seen by it.
-    fn take(&mut self, batch: &Batch) -> Bytes {
+    /// What of a batch is new to this client and may be seen by it; nothing for one who was shut out in the meantime.
+    async fn take(&mut self, batch: &Batch) -> Result<Option<Bytes>> {
+        let Some(caller) = self.caller.now(&self.shared.database).await? else {
+            return Ok(None);
+        };
         let seen = self.after;
         self.after = seen.max(batch.upto);
-        let is_wanted = |event: &&feed::Told| event.id > seen && self.caller.may_see(event.entity);
+        let is_wanted = |event: &&feed::Told| event.id > seen && caller.may_see(event.entity);
         if batch.events.iter().all(|event| is_wanted(&event)) {
-            return batch.whole.clone();
+            return Ok(Some(batch.whole.clone()));
         }
         let mut bytes = BytesMut::new();
         batch.events.iter().filter(is_wanted).for_each(|event| bytes.put_slice(&event.frame));
-        bytes.freeze()
+        Ok(Some(bytes.freeze()))
     }
 }
 
@@ -116,6 +120,7 @@ impl Reader {
 mod tests {
     use super::*;
     use crate::args;
+    use crate::people::Caller;
     use crate::people::store::caller_by_key;
     use crate::{Server, Settings};
     use futures::StreamExt as _;
@@ -136,9 +141,11 @@ mod tests {
             rates: crate::http::limits::Rates::default(),
         };
         let server = Server::start(settings).await.unwrap();
-        let mut caller = caller_by_key(&server.shared.database, KEY, Timestamp::now()).await.unwrap().unwrap();
         // An administrator would see everybody's.
-        caller.asker.is_admin = false;
+        let mut write = server.shared.database.write().await.unwrap();
+        write.run("UPDATE users SET is_admin = 0", args![]).await.unwrap();
+        write.commit().await.unwrap();
+        let caller = caller_by_key(&server.shared.database, KEY, Timestamp::now()).await.unwrap().unwrap();
         (folder, server, caller)
     }
 

@@ -8,6 +8,7 @@ use crate::events::audit;
 use crate::fault::{Fault, Result};
 use crate::graphql::scalars::date_text;
 use crate::http::auth::Known;
+use crate::http::body::Sent;
 use crate::people::Caller;
 use axum::Json;
 use axum::extract::{Path, Query, State};
@@ -57,7 +58,7 @@ pub struct KeyWanted {
 pub async fn create(
     State(shared): State<Shared>,
     Known(caller): Known,
-    Json(wanted): Json<KeyWanted>,
+    Sent(wanted): Sent<KeyWanted>,
 ) -> Result<Json<Value>> {
     let user = owner(&shared, &caller, wanted.user.as_deref()).await?;
     if wanted.name.is_empty() || wanted.name.chars().count() > NAME_MAX {

@@ -10,9 +10,12 @@ pub mod sessions;
 pub mod store;
 pub mod teams;
 
+use crate::database::{self, Database};
 use crate::fault::{Fault, Result};
+use jiff::Timestamp;
 use std::fmt::Display;
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 use volley_plan::people::{Asker, Decision, Deed, EntityId, Thing, decide};
 
 #[derive(Clone, Debug)]
@@ -51,6 +54,32 @@ pub struct Caller {
     pub way: Way,
     /// From where.
     pub address: Option<IpAddr>,
+}
+
+/// How old the answer to who may see what may be, for streams that go on for hours.
+const RECHECK: Duration = Duration::from_secs(5);
+
+/// A caller who is looked at again from time to time, so that one who was shut out does not go on listening.
+pub struct Lasting {
+    caller: Caller,
+    checked: Instant,
+}
+
+impl Lasting {
+    pub fn new(caller: Caller) -> Lasting {
+        Lasting { caller, checked: Instant::now() }
+    }
+
+    /// The caller as it is now, or was a moment ago; nothing if it may no longer come in.
+    pub async fn now(&mut self, database: &Database) -> database::Result<Option<&Caller>> {
+        if self.checked.elapsed() > RECHECK {
+            let Some(again) = store::caller_again(database, &self.caller, Timestamp::now()).await? else {
+                return Ok(None);
+            };
+            *self = Lasting::new(again);
+        }
+        Ok(Some(&self.caller))
+    }
 }
 
 impl Caller {

@@ -7,6 +7,7 @@ use crate::events::audit;
 use crate::fault::{Fault, Result};
 use crate::graphql::scalars::date_text;
 use crate::http::auth::Known;
+use crate::http::body::Sent;
 use axum::Json;
 use axum::extract::{Path, State};
 use jiff::Timestamp;
@@ -69,7 +70,7 @@ pub struct UserWanted {
 pub async fn create(
     State(shared): State<Shared>,
     Known(caller): Known,
-    Json(wanted): Json<UserWanted>,
+    Sent(wanted): Sent<UserWanted>,
 ) -> Result<Json<Value>> {
     caller.must(Deed::Administer, caller.user.entity_id, "users")?;
     check_free(&shared, &wanted.username).await?;
@@ -99,7 +100,7 @@ pub async fn edit(
     State(shared): State<Shared>,
     Known(caller): Known,
     Path(username): Path<String>,
-    Json(wanted): Json<UserEdit>,
+    Sent(wanted): Sent<UserEdit>,
 ) -> Result<Json<Value>> {
     let user = expect_user(&shared, &caller, &username).await?;
     let mut write = shared.database.write().await?;
@@ -152,7 +153,7 @@ pub async fn set_quota(
     State(shared): State<Shared>,
     Known(caller): Known,
     Path(username): Path<String>,
-    Json(wanted): Json<QuotaWanted>,
+    Sent(wanted): Sent<QuotaWanted>,
 ) -> Result<Json<Value>> {
     caller.must(Deed::Administer, caller.user.entity_id, "quotas")?;
     let user = expect_user(&shared, &caller, &username).await?;

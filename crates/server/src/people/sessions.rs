@@ -10,6 +10,7 @@ use crate::events::audit;
 use crate::fault::{Fault, Result};
 use crate::graphql::scalars::date_text;
 use crate::http::auth::{Address, COOKIE, Known};
+use crate::http::body::Sent;
 use crate::{Shared, args, database};
 use axum::Json;
 use axum::extract::{Path, Query, State};
@@ -35,7 +36,7 @@ pub struct SignIn {
 }
 
 /// Who signs in is told nothing of why it failed: not whether the user exists, nor whether it has a password.
-pub async fn sign_in(State(shared): State<Shared>, address: Address, Json(wanted): Json<SignIn>) -> Result<Response> {
+pub async fn sign_in(State(shared): State<Shared>, address: Address, Sent(wanted): Sent<SignIn>) -> Result<Response> {
     shared.limits.attempt(address.0)?;
     let now = Timestamp::now();
     let user = match wanted {
@@ -199,7 +200,7 @@ pub async fn set_password(
     State(shared): State<Shared>,
     Known(caller): Known,
     Path(username): Path<String>,
-    Json(wanted): Json<NewPassword>,
+    Sent(wanted): Sent<NewPassword>,
 ) -> Result<Json<Value>> {
     let user = super::rest::expect_user(&shared, &caller, &username).await?;
     password::check(&wanted.password)?;

@@ -57,6 +57,28 @@ pub async fn caller_by_session(database: &Database, token: &str, now: Timestamp)
     caller(database, &row, Way::Session(row.get("way_id")?)).await.map(Some)
 }
 
+/// The same caller as it is now, for what goes on for long; nothing if it may no longer come in.
+pub async fn caller_again(database: &Database, before: &Caller, now: Timestamp) -> Result<Option<Caller>> {
+    let (sql, id) = match before.way {
+        Way::Key(id) => (
+            "SELECT u.*, e.name AS entity FROM api_keys k JOIN users u ON u.id = k.user_id JOIN entities e \
+             ON e.id = u.entity_id WHERE k.id = $1 AND k.revoked_at IS NULL AND u.deleted_at IS NULL \
+             AND (k.expires_at IS NULL OR k.expires_at > $2)",
+            id,
+        ),
+        Way::Session(id) => (
+            "SELECT u.*, e.name AS entity FROM sessions s JOIN users u ON u.id = s.user_id JOIN entities e \
+             ON e.id = u.entity_id WHERE s.id = $1 AND s.expires_at > $2 AND u.deleted_at IS NULL",
+            id,
+        ),
+    };
+    let Some(row) = database.maybe(sql, args![id, now]).await? else {
+        return Ok(None);
+    };
+    let again = caller(database, &row, before.way).await?;
+    Ok(Some(Caller { address: before.address, ..again }))
+}
+
 async fn caller(database: &Database, row: &Row, way: Way) -> Result<Caller> {
     let user = user(row)?;
     let asker = Asker { user: UserId(user.id), is_admin: user.is_admin, roles: roles_of(database, user.id).await? };

@@ -7,6 +7,7 @@ use crate::Shared;
 use crate::events::audit;
 use crate::fault::{Fault, Result};
 use crate::http::auth::Known;
+use crate::http::body::Sent;
 use axum::Json;
 use axum::extract::{Path, State};
 use jiff::Timestamp;
@@ -45,7 +46,7 @@ pub struct TeamWanted {
 pub async fn create(
     State(shared): State<Shared>,
     Known(caller): Known,
-    Json(wanted): Json<TeamWanted>,
+    Sent(wanted): Sent<TeamWanted>,
 ) -> Result<Json<Value>> {
     caller.must(Deed::Administer, caller.user.entity_id, "teams")?;
     check_free(&shared, &wanted.name).await?;
@@ -67,7 +68,7 @@ pub async fn set_member(
     State(shared): State<Shared>,
     Known(caller): Known,
     Path((team, user)): Path<(String, String)>,
-    Json(wanted): Json<RoleWanted>,
+    Sent(wanted): Sent<RoleWanted>,
 ) -> Result<Json<Value>> {
     let team = expect_team(&shared, &caller, Deed::ManagePeople, &team).await?;
     let role = Role::named(&wanted.role);
@@ -104,7 +105,7 @@ pub async fn set_quota(
     State(shared): State<Shared>,
     Known(caller): Known,
     Path(team): Path<String>,
-    Json(wanted): Json<QuotaWanted>,
+    Sent(wanted): Sent<QuotaWanted>,
 ) -> Result<Json<Value>> {
     let team = expect_team(&shared, &caller, Deed::Administer, &team).await?;
     let quota = wanted.read()?;

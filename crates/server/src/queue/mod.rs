@@ -90,10 +90,13 @@ pub async fn expect(shared: &Shared, caller: &Caller, deed: Deed, path: Path<'_>
     Ok(queue)
 }
 
+/// The same by an id. One who may not see it must not learn its name either, so what is hidden is told like what is missing.
+
 pub async fn expect_id(shared: &Shared, caller: &Caller, deed: Deed, id: &str) -> Result<Queue> {
     let missing = || Fault::missing("the queue");
     let number = crate::ids::decode("RunQueue", id).ok_or_else(missing)?;
-    let queue = store::by_id(&shared.database, number).await?.ok_or_else(missing)?;
+    let queue = store::by_id(&shared.database, number).await?;
+    let queue = queue.filter(|queue| queue.is_open_to(caller, Deed::See)).ok_or_else(missing)?;
     queue.must(caller, deed)?;
     Ok(queue)
 }

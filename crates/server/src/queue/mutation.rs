@@ -356,7 +356,8 @@ async fn expect_item(shared: &Shared, caller: &Caller, id: &str) -> Result<(Item
     let missing = || Fault::missing("the item");
     let (number, lease) = ids::decode_lease(id).ok_or_else(missing)?;
     let item = items::by_id(&shared.database, number).await?.ok_or_else(missing)?;
-    let queue = store::by_id(&shared.database, item.queue_id).await?.ok_or_else(missing)?;
+    let queue = store::by_id(&shared.database, item.queue_id).await?;
+    let queue = queue.filter(|queue| queue.is_open_to(caller, Deed::See)).ok_or_else(missing)?;
     queue.must(caller, Deed::Serve)?;
     Ok((item, lease))
 }

@@ -7,6 +7,7 @@ use crate::events::audit;
 use crate::fault::{Fault, Result};
 use crate::graphql::scalars::date_text;
 use crate::http::auth::Known;
+use crate::http::body::Sent;
 use crate::ids;
 use crate::people::{self, Caller};
 use crate::project::{self, Path as ProjectPath};
@@ -46,7 +47,7 @@ pub async fn set_access(
     State(shared): State<Shared>,
     Known(caller): Known,
     Path((entity, queue)): Path<(String, String)>,
-    Json(wanted): Json<Access>,
+    Sent(wanted): Sent<Access>,
 ) -> Result<Json<Value>> {
     let mut queue = find(&shared, &caller, Deed::ManageQueue, &entity, &queue).await?;
     if let Some(is_private) = wanted.private {

@@ -4,7 +4,7 @@ use super::lines::{self, Stream};
 use super::{Run, store};
 use crate::fault::{Fault, Result};
 use crate::http::auth::Known;
-use crate::people::Caller;
+use crate::people::Lasting;
 use crate::project::Path as ProjectPath;
 use crate::{Shared, file};
 use axum::body::Body;
@@ -42,7 +42,7 @@ pub async fn logs(
     let run = super::expect(&shared, &caller, Deed::See, ProjectPath::of(&entity, &project), &run).await?;
     let next = wanted.tail.map_or(0, |tail| (run.log_lines - tail.max(0)).max(0));
     let news = shared.news.follow();
-    let reader = Reader { shared, caller, run, next, follows: wanted.follow, news };
+    let reader = Reader { shared, caller: Lasting::new(caller), run, next, follows: wanted.follow, news };
     let mut response = Response::new(Body::from_stream(stream::unfold(reader, Reader::read)));
     let fields = response.headers_mut();
     fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
@@ -52,7 +52,7 @@ pub async fn logs(
 
 struct Reader {
     shared: Shared,
-    caller: Caller,
+    caller: Lasting,
     run: Run,
     next: i64,
     follows: bool,
@@ -74,7 +74,11 @@ impl Reader {
                 return Some((Ok(text.into()), self));
             }
             let has_ended = RunState::named(&seen.state).is_none_or(|state| state.has_ended());
-            if !self.follows || has_ended || !self.caller.may_see(self.run.entity_id) {
+            if !self.follows || has_ended {
+                return None;
+            }
+            let caller = self.caller.now(&self.shared.database).await.ok()??;
+            if !caller.may_see(self.run.entity_id) {
                 return None;
             }
             tokio::select! {

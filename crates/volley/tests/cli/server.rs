@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 /// Variables by which a server is chosen must not come from whoever runs the tests.
 fn verb(world: &World, arguments: &[&str]) -> Command {
@@ -121,8 +121,9 @@ fn what_happens_is_shown_as_it_happens() {
     done(verb(&world, UP));
     run(&world, &["queue", "create", "q", "--resource", "local-process"]);
     let mut watch = verb(&world, &["ps", "-w", "-o", "json"]);
-    let mut child = watch.stdout(Stdio::piped()).spawn().expect("it runs");
-    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut child = Ended(watch.stdout(Stdio::piped()).spawn().expect("it runs"));
+    let mut lines = BufReader::new(child.0.stdout.take().expect("a pipe")).lines();
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let exports = run(&world, &["login", "--env"]);
     let word = |name: &str| {
         exports
@@ -149,8 +150,16 @@ fn what_happens_is_shown_as_it_happens() {
     assert_eq!(state(), "LEASED");
     assert!(runtime.block_on(client.acknowledge(&lease.item, "r")).expect("an answer"));
     assert_eq!(state(), "CLAIMED");
-    child.kill().expect("it is running");
-    child.wait().expect("it ends");
+}
+
+/// A process that ends with the test, whether it passed or not.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[test]
