@@ -14,7 +14,7 @@ pub type Item = i64;
 /// How long a lease holds; nobody else may have the item before.
 const LEASE: Duration = Duration::from_secs(60);
 /// How long after a client lost its connection PostgreSQL may still hold the lock of what it was taking.
-const LOCK_LINGERS: Duration = Duration::from_secs(5);
+const LOCK_LINGERS: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
 pub struct Operation {
