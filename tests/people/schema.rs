@@ -72,16 +72,16 @@ impl Schema {
         requests
     }
 
-    /// Types that no query leads to, other than those that mutations answer with.
+    /// Types that no query leads to, other than what mutations answer with, which they are asked for.
     pub fn unreached(&self, names: &Names) -> Vec<String> {
-        let reached: BTreeSet<String> = self.ways(names).into_iter().map(|(kind, _)| kind).collect();
-        let answers: BTreeSet<&str> =
-            self.types["Mutation"].fields.iter().map(|field| field.kind.name.as_str()).collect();
-        let is_object = |one: &Type| !one.fields.is_empty();
-        let others = self.types.iter().filter(|(_, one)| is_object(one)).map(|(name, _)| name.clone());
-        others
-            .filter(|name| name != "Mutation" && !reached.contains(name) && !answers.contains(name.as_str()))
-            .collect()
+        let mut asked: BTreeSet<String> = self.ways(names).into_iter().map(|(kind, _)| kind).collect();
+        for answer in &self.types["Mutation"].fields {
+            asked.insert(answer.kind.name.clone());
+            asked.extend(self.types[&answer.kind.name].fields.iter().map(|field| field.kind.name.clone()));
+        }
+        asked.insert("Mutation".to_owned());
+        let objects = self.types.iter().filter(|(_, one)| !one.fields.is_empty()).map(|(name, _)| name.clone());
+        objects.filter(|name| !asked.contains(name)).collect()
     }
 
     pub fn mutations(&self, names: &Names) -> Vec<Request> {
@@ -239,7 +239,7 @@ fn taught(place: &str, name: &str, names: &Names) -> Option<String> {
         (_, "manifestVersion") => quoted("1"),
         (_, "storagePath" | "uploadID" | "metricName") => quoted("x"),
         (_, "partNumber" | "metricValue") => Some("1".to_owned()),
-        ("Sweep.agent", "agentName") => quoted("1"),
+        ("Sweep.agent", "agentName") => quoted(&names.sweep_agent_name),
         _ => None,
     }
 }

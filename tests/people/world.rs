@@ -39,6 +39,7 @@ pub struct Names {
     pub config: String,
     pub sweep: String,
     pub sweep_agent: String,
+    pub sweep_agent_name: String,
 }
 
 impl Names {
@@ -59,6 +60,7 @@ impl Names {
             config: id("DefaultResourceConfig"),
             sweep: "nosweep".to_owned(),
             sweep_agent: id("Agent"),
+            sweep_agent_name: "noagent".to_owned(),
         }
     }
 
@@ -66,6 +68,7 @@ impl Names {
         vec![
             &self.entity, &self.queue_id, &self.item, &self.run_id, &self.agent, &self.artifact, &self.manifest,
             &self.collection, &self.client_id, &self.file, &self.config, &self.sweep, &self.sweep_agent,
+            &self.sweep_agent_name,
         ]
     }
 }
@@ -96,7 +99,7 @@ fn furnish(running: &Running, key: &str) -> Names {
     let (artifact, manifest, collection) = make_artifact(running, key);
     let (queue_id, config, item) = make_queue(running, key);
     let agent = make_agent(running, key, &queue_id);
-    let (sweep, sweep_agent) = make_sweep(running, key);
+    let (sweep, sweep_agent, sweep_agent_name) = make_sweep(running, key);
     let client_id = format!("{CANARY}-client");
     Names {
         entity: TEAM.to_owned(),
@@ -112,6 +115,7 @@ fn furnish(running: &Running, key: &str) -> Names {
         config,
         sweep,
         sweep_agent,
+        sweep_agent_name,
     }
 }
 
@@ -220,14 +224,14 @@ fn make_queue(running: &Running, key: &str) -> (String, String, String) {
     };
     let items: Vec<String> = (0..2).map(push).collect();
     let report = r#"message: "$C", stage: "run", filePaths: ["$C"]"#;
-    for (deed, item) in [("updateRunQueueItemWarning", &items[0]), ("failRunQueueItem", &items[1])] {
+    for (deed, item) in [("updateRunQueueItemWarning", &items[1]), ("failRunQueueItem", &items[1])] {
         ask(
             running,
             key,
             &format!(r#"mutation {{ {deed}(input: {{runQueueItemId: "{item}", {report}}}) {{ success }} }}"#),
         );
     }
-    (text(&queue["id"]), text(&queue["defaultResourceConfigID"]), items[0].clone())
+    (text(&queue["id"]), text(&queue["defaultResourceConfigID"]), items[1].clone())
 }
 
 fn make_agent(running: &Running, key: &str, queue: &str) -> String {
@@ -242,7 +246,7 @@ fn make_agent(running: &Running, key: &str, queue: &str) -> String {
     text(&agent["createLaunchAgent"]["launchAgentId"])
 }
 
-fn make_sweep(running: &Running, key: &str) -> (String, String) {
+fn make_sweep(running: &Running, key: &str) -> (String, String, String) {
     let sweep = ask(
         running,
         key,
@@ -255,10 +259,11 @@ fn make_sweep(running: &Running, key: &str) -> (String, String) {
         key,
         &format!(
             r#"mutation {{ createAgent(input: {{host: "$C", sweep: "{sweep}", entityName: "$E", projectName: "$P"}})
-        {{ agent {{ id }} }} }}"#
+        {{ agent {{ id name }} }} }}"#
         ),
     );
-    (sweep, text(&agent["createAgent"]["agent"]["id"]))
+    let agent = &agent["createAgent"]["agent"];
+    (sweep, text(&agent["id"]), text(&agent["name"]))
 }
 
 /// A request that succeeds.
