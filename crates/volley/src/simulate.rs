@@ -15,7 +15,6 @@ use serde_saphyr::Spanned;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use volley_plan::gang::policy::Policy;
 use volley_plan::node::pretended_nodes::Groups;
 use volley_plan::replay::formats::{self, Format, Problem, alibaba, own};
 use volley_plan::replay::plot::{self, Series};
@@ -103,7 +102,7 @@ fn replay(trace: &Trace, policy: Option<&Path>) -> Result<(Report, Outcome)> {
         Some(file) => {
             (file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()), read_policy(file)?)
         }
-        None => ("default".to_owned(), Policy::default()),
+        None => ("default".to_owned(), observe::built_in()),
     };
     let outcome = run(trace, &policy);
     Ok((report(trace, &outcome, &name), outcome))

@@ -27,8 +27,7 @@ pub fn dependency(seen: &Observed, _now: Timestamp) -> Option<Finding> {
         let is_met = if any { unmet.len() < needs.len() } else { unmet.is_empty() };
         // What it depends on may itself wait for the scheduler; then that is the reason.
         let is_placed = unmet.iter().any(|need| of_task(need).iter().any(|pod| !text(pod, "spec.nodeName").is_empty()));
-        let exists = unmet.iter().any(|need| !of_task(need).is_empty());
-        if is_met || (exists && !is_placed) || !exists {
+        if is_met || !is_placed {
             continue;
         }
         let first = unmet[0];
