@@ -17,15 +17,18 @@ fn main() -> io::Result<()> {
         gather(&dist, &dist, &mut paths)?;
     }
     paths.sort();
+    // Copies, because the page may be built anew while this is compiled.
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     let mut table = String::from("pub static FILES: &[File] = &[\n");
-    for path in paths {
-        let place = fs::canonicalize(&dist)?.join(&path);
-        let bytes = |ending: &str| format!("include_bytes!({:?})", format!("{}{ending}", place.display()));
-        writeln!(table, "File {{ path: {path:?}, brotli: {}, gzip: {} }},", bytes(".br"), bytes(".gz"))
+    for (number, path) in paths.iter().enumerate() {
+        for ending in ["br", "gz"] {
+            fs::copy(dist.join(format!("{path}.{ending}")), out.join(format!("{number}.{ending}")))?;
+        }
+        let bytes = |ending: &str| format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{number}.{ending}\"))");
+        writeln!(table, "File {{ path: {path:?}, brotli: {}, gzip: {} }},", bytes("br"), bytes("gz"))
             .expect("a string takes all");
     }
     table.push_str("];\n");
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     fs::write(out.join("page.rs"), table)
 }
 

@@ -5,6 +5,7 @@ import { client } from "./api/live";
 import { App } from "./app";
 import "./style/base.css";
 import "./style/parts.css";
+import "./style/views.css";
 
 // A page that was open while the server was replaced asks for files that are gone: load the new one.
 addEventListener("vite:preloadError", () => location.reload());
