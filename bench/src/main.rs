@@ -3,13 +3,14 @@
 //!
 //! Every figure stands beside a reference taken in the same run on the same machine, because only the ratio travels
 //! from one machine to another. `make bench` builds and runs it; `bench/README.md` explains the method.
-//! Usage: `volley-bench [quick] [api|node] [against=KUBECONFIG] [PATH-OF-VOLLEY]`.
+//! Usage: `volley-bench [quick] [api|node|gang] [against=KUBECONFIG] [PATH-OF-VOLLEY]`.
 
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
 mod measure;
 mod watches;
 mod full;
+mod gang;
 mod node;
 mod pods;
 mod reference;
@@ -33,6 +34,12 @@ fn main() -> Result<()> {
     let runtime = Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
     if words == ["hello"] {
         return runtime.block_on(hello::serve());
+    }
+    if words == ["gang"] {
+        let mut table = Table::default();
+        gang::run(&mut table)?;
+        println!("{}", table.render());
+        return Ok(());
     }
     let has = |wanted: &str| words.iter().any(|word| word == wanted);
     let other = words.iter().find_map(|word| word.strip_prefix("against="));
@@ -65,6 +72,9 @@ async fn run(program: PathBuf, quick: bool, (api, node): (bool, bool)) -> Result
     let mut table = Table::default();
     if api {
         run_api(&program, folder.path(), quick, &mut table).await?;
+    }
+    if api {
+        gang::run(&mut table)?;
     }
     if node {
         node::run(&program, folder.path(), quick, &mut table).await?;
