@@ -437,7 +437,8 @@ impl<'a> Round<'a> {
                 let queue = node_groups(&self.ledger, &self.room, self.asks[at].queue);
                 let found = pick_for(&mut self.room, &self.asks[at], pod, queue, Scope::default(), &self.domains);
                 let Some(position) = found else {
-                    blocked.get_or_insert(Blocked::Node(pod, 0));
+                    let room = &mut self.room;
+                    blocked.get_or_insert_with(|| no_node(room, pod, queue, 0));
                     continue;
                 };
                 self.room.put(pod, position);

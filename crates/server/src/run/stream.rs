@@ -8,7 +8,7 @@ use super::lines::{self, Stream};
 use super::store::{self, Posted};
 use crate::Shared;
 use crate::database::Write;
-use crate::fault::{Fault, Result};
+use crate::fault::{Fault, Result, TRIES_MAX};
 use crate::http::auth::Known;
 use crate::http::{body, json};
 use crate::project::{self, Path};
@@ -72,19 +72,31 @@ pub async fn receive(
 ) -> Result<Response> {
     let post = Post::read(&body::plain(&headers, sent)?)?;
     let project = project::expect(&shared, &caller, Deed::Log, Path::of(&entity, &project)).await?;
-    let now = Timestamp::now();
-    let mut write = shared.database.write().await?;
-    let found = store::lock(&mut write, project.id, &run).await?;
-    let found = found.ok_or_else(|| Fault::missing(format!("run `{run}`")))?;
-    let is_stopped = found.is_stopped;
-    take(&mut write, found, post, now).await?;
-    write.commit().await?;
+    let mut received = keep(&shared, project.id, &run, &post).await;
+    for _ in 1..TRIES_MAX {
+        if !received.as_ref().is_err_and(Fault::is_passing) {
+            break;
+        }
+        received = keep(&shared, project.id, &run, &post).await;
+    }
+    let is_stopped = received?;
     shared.news.announce();
     let answer = serde_json::json!({ "exitcode": null, "limits": {}, "stopped": is_stopped });
     Ok(json(StatusCode::OK, answer.to_string().into_bytes()))
 }
 
-async fn take(write: &mut Write, run: Run, post: Post, now: Timestamp) -> Result<()> {
+/// Keeps a post; says whether the run was told to stop.
+async fn keep(shared: &Shared, project: i64, run: &str, post: &Post) -> Result<bool> {
+    let mut write = shared.database.write().await?;
+    let found = store::lock(&mut write, project, run).await?;
+    let found = found.ok_or_else(|| Fault::missing(format!("run `{run}`")))?;
+    let is_stopped = found.is_stopped;
+    take(&mut write, found, post, Timestamp::now()).await?;
+    write.commit().await?;
+    Ok(is_stopped)
+}
+
+async fn take(write: &mut Write, run: Run, post: &Post, now: Timestamp) -> Result<()> {
     let before = RunState::named(&run.state).unwrap_or(RunState::Running);
     let word = post.word();
     let mut posted = Posted {
@@ -100,8 +112,8 @@ async fn take(write: &mut Write, run: Run, post: Post, now: Timestamp) -> Result
     if let Some(names) = &post.uploaded {
         file::store::show(write, run.id, names, now).await?;
     }
-    for (name, chunk) in post.files {
-        take_chunk(write, &run, &name, chunk, &mut posted).await?;
+    for (name, chunk) in &post.files {
+        take_chunk(write, &run, name, chunk, &mut posted).await?;
     }
     let state = posted.state;
     store::note_post(write, run.id, posted, now).await?;
@@ -111,23 +123,24 @@ async fn take(write: &mut Write, run: Run, post: Post, now: Timestamp) -> Result
     Ok(())
 }
 
-async fn take_chunk(write: &mut Write, run: &Run, name: &str, mut chunk: Chunk, posted: &mut Posted) -> Result<()> {
+async fn take_chunk(write: &mut Write, run: &Run, name: &str, chunk: &Chunk, posted: &mut Posted) -> Result<()> {
     let offset = chunk.offset;
     match name {
         "wandb-history.jsonl" => {
-            posted.history_keys = keys_after(run, &chunk)?;
+            posted.history_keys = keys_after(run, chunk)?;
             let at = (run.id, Stream::History);
-            posted.history_lines = lines::write(write, at, run.history_lines, offset, chunk.content).await?;
+            posted.history_lines = lines::write(write, at, run.history_lines, offset, &chunk.content).await?;
         }
         "wandb-events.jsonl" => {
             posted.system_metrics = chunk.content.last().cloned();
             posted.event_lines =
-                lines::write(write, (run.id, Stream::Events), run.event_lines, offset, chunk.content).await?;
+                lines::write(write, (run.id, Stream::Events), run.event_lines, offset, &chunk.content).await?;
         }
         "output.log" => {
-            posted.log_lines = lines::write(write, (run.id, Stream::Log), run.log_lines, offset, chunk.content).await?;
+            posted.log_lines =
+                lines::write(write, (run.id, Stream::Log), run.log_lines, offset, &chunk.content).await?;
         }
-        "wandb-summary.json" => posted.summary = chunk.content.pop(),
+        "wandb-summary.json" => posted.summary = chunk.content.last().cloned(),
         // Other files are uploaded, not streamed.
         _ => (),
     }
