@@ -3,13 +3,14 @@
 //!
 //! Every figure stands beside a reference taken in the same run on the same machine, because only the ratio travels
 //! from one machine to another. `make bench` builds and runs it; `bench/README.md` explains the method.
-//! Usage: `volley-bench [quick] [api|node|launch|simulate] [against=KUBECONFIG] [PATH-OF-VOLLEY]`.
+//! Usage: `volley-bench [quick] [api|node|gang|launch|simulate] [against=KUBECONFIG] [PATH-OF-VOLLEY]`.
 
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
 mod measure;
 mod watches;
 mod full;
+mod gang;
 mod node;
 mod launch;
 mod pods;
@@ -43,9 +44,15 @@ fn main() -> Result<()> {
     if words == ["hello"] {
         return runtime.block_on(hello::serve());
     }
+    if words == ["gang"] {
+        let mut table = Table::default();
+        gang::run(&mut table)?;
+        println!("{}", table.render());
+        return Ok(());
+    }
     let has = |wanted: &str| words.iter().any(|word| word == wanted);
     let other = words.iter().find_map(|word| word.strip_prefix("against="));
-    const PARTS: [&str; 4] = ["api", "node", "launch", "simulate"];
+    const PARTS: [&str; 5] = ["api", "node", "gang", "launch", "simulate"];
     let is_path = |word: &&String| {
         let word = word.as_str();
         word != "quick" && !PARTS.contains(&word) && !word.starts_with("against=")
@@ -83,6 +90,9 @@ async fn run(program: PathBuf, quick: bool, parts: &[&str]) -> Result<()> {
     let mut table = Table::default();
     if parts.contains(&"api") {
         run_api(&program, folder.path(), quick, &mut table).await?;
+    }
+    if parts.contains(&"gang") {
+        gang::run(&mut table)?;
     }
     if parts.contains(&"node") {
         node::run(&program, folder.path(), quick, &mut table).await?;

@@ -8,6 +8,7 @@ use super::ask::Ask;
 use super::objects::Quota;
 use super::queues::Bound;
 use super::round::Round;
+use super::standing::outstanding;
 use super::why::{Holders, WaitingOn};
 use std::collections::BTreeMap;
 
@@ -17,11 +18,6 @@ pub struct Door {
     pub used: Amounts,
     pub promised: Amounts,
     quotas: BTreeMap<(String, String), BTreeMap<String, i64>>,
-}
-
-/// What of `least` is above `held`.
-pub fn outstanding(least: &[i64], held: &[i64]) -> Amounts {
-    least.iter().enumerate().map(|(number, amount)| (amount - get(held, number)).max(0)).collect()
 }
 
 impl Round<'_> {

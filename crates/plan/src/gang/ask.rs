@@ -111,7 +111,7 @@ impl<'a> Ask<'a> {
             gang,
             group,
             queue,
-            priority: priority(snapshot, group),
+            priority: priority(snapshot, &group.class),
             pods: Vec::new(),
             light: Vec::new(),
             tally: Tally::default(),
@@ -127,7 +127,8 @@ impl<'a> Ask<'a> {
         gang.members.iter().for_each(|pod| ask.take_in(snapshot, room, *pod));
         let order = |pod: &PodId| {
             let pod = &snapshot.pods[*pod];
-            (Reverse(pod.priority), pod.index, pod.created, &pod.key)
+            // Those for which room is made come first, or others would take it and be one too few.
+            (pod.nominated.is_none(), Reverse(pod.priority), pod.index, pod.created, &pod.key)
         };
         ask.pods.sort_by(|a, b| order(a).cmp(&order(b)));
         ask.light.sort_by(|a, b| order(a).cmp(&order(b)));
@@ -240,8 +241,8 @@ impl<'a> Ask<'a> {
 }
 
 /// SCH-3: the class of the group, else the default class, else 0.
-pub fn priority(snapshot: &Snapshot, group: &Group) -> i64 {
-    let own = snapshot.classes.get(&group.class).copied().filter(|_| !group.class.is_empty());
+pub fn priority(snapshot: &Snapshot, class: &str) -> i64 {
+    let own = snapshot.classes.get(class).copied().filter(|_| !class.is_empty());
     // Of several defaults the lowest counts, as for pods.
     own.or_else(|| snapshot.default_classes.values().min().copied()).unwrap_or(0)
 }

@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Blocked {
     Queue(Shortage),
-    /// This pod found no node.
-    Node(PodId),
+    /// This pod found no node; so many of its shape did.
+    Node(PodId, usize),
     /// This pod found no node, though some have room: pods that are or would be there keep it away.
     Beside(PodId, BTreeMap<Refusal, usize>),
     /// No domain that is near enough has room; the number of domains that were tried.
@@ -30,8 +30,8 @@ pub struct Terms<'a, 'b> {
     pub domains: &'b Domains,
     /// What victims of the gang's own queue would give back.
     pub freed: &'b [i64],
-    /// Whether to search all ways when the straight one fails.
-    pub is_thorough: bool,
+    /// How many looks at a node a search for other ways may take when the straight one fails.
+    pub looks_max: usize,
 }
 
 /// Where pods may go, and what they like to be near to.
@@ -63,18 +63,20 @@ fn within_one<'a>(
     terms: &Terms<'a, '_>,
     domains: &[&Domain],
 ) -> Result<Option<String>, Blocked> {
-    let (_, need) = ask.missing(room.snapshot);
+    let (count, need) = ask.missing(room.snapshot);
+    // Of pods of several sizes the smaller may be enough.
+    let is_exact = count == ask.pods.len() || ask.shapes(room.snapshot).len() == 1;
     let mut order: Vec<(i64, i64, &Domain)> =
         domains.iter().map(|domain| (domain.tier, -fullness(room, domain, &need), *domain)).collect();
     order.sort_by(|a, b| (a.0, a.1, &a.2.name).cmp(&(b.0, b.1, &b.2.name)));
     for (_, _, domain) in &order {
-        if !covers(&free_in(room, domain), &need) {
+        if is_exact && !covers(&free_in(room, domain), &need) {
             continue;
         }
         match fill(room, ask, terms, Some(&domain.nodes)) {
             Ok(()) => return Ok(Some(domain.name.clone())),
             Err(Blocked::Queue(shortage)) => return Err(Blocked::Queue(shortage)),
-            Err(Blocked::Node(_) | Blocked::Beside(..) | Blocked::Domains(_)) => {}
+            Err(Blocked::Node(..) | Blocked::Beside(..) | Blocked::Domains(_)) => {}
         }
     }
     Err(Blocked::Domains(order.len()))
@@ -113,7 +115,7 @@ fn fill<'a>(room: &mut Room<'a>, ask: &Ask<'a>, terms: &Terms<'a, '_>, nodes: Op
         Err(blocked) => blocked,
     };
     room.undo_to(start);
-    let is_worth_it = terms.is_thorough && ask.group.divisions.is_empty();
+    let is_worth_it = terms.looks_max > 0 && ask.group.divisions.is_empty();
     if is_worth_it && search::search(room, ask, terms, nodes) {
         return Ok(());
     }
@@ -130,6 +132,7 @@ struct Filling<'a, 'b, 'c> {
     asked: Amounts,
     /// Shapes that found no node: the next pod of that shape will not either.
     failed: BTreeSet<u32>,
+    placed: BTreeMap<u32, usize>,
     blocked: Option<Blocked>,
 }
 
@@ -148,6 +151,7 @@ fn straight<'a>(
         tally: ask.tally.clone(),
         asked: Amounts::new(),
         failed: BTreeSet::new(),
+        placed: BTreeMap::new(),
         blocked: None,
     };
     let start = room.steps.len();
@@ -166,7 +170,7 @@ fn straight<'a>(
     if filling.tally.lack(ask.group).is_none() {
         return Ok(());
     }
-    let nobody = || Blocked::Node(ask.pods.first().copied().unwrap_or_default());
+    let nobody = || Blocked::Node(ask.pods.first().copied().unwrap_or_default(), 0);
     Err(filling.blocked.unwrap_or_else(nobody))
 }
 
@@ -186,6 +190,7 @@ impl Filling<'_, '_, '_> {
         match found {
             Some(position) => {
                 room.put(pod, position);
+                *self.placed.entry(known.shape).or_default() += 1;
                 self.tally.count(&known.role, ask.sub_group_of.get(&pod));
                 if let Some(near) = &mut self.near {
                     near.retain(|domain| domain.holds(position));
@@ -194,8 +199,8 @@ impl Filling<'_, '_, '_> {
             None => {
                 take(&mut self.asked, request);
                 self.failed.insert(known.shape);
-                let no_node =
-                    || beside(room, pod, queue).map_or(Blocked::Node(pod), |found| Blocked::Beside(pod, found));
+                let placed = self.placed.get(&known.shape).copied().unwrap_or(0);
+                let no_node = || no_node(room, pod, queue, placed);
                 self.blocked.get_or_insert_with(|| shortage.map_or_else(no_node, Blocked::Queue));
             }
         }
@@ -246,7 +251,7 @@ impl Filling<'_, '_, '_> {
             room.undo_to(start);
             (self.tally, self.asked, self.failed) = before;
         }
-        self.blocked.get_or_insert(Blocked::Node(pods.first().copied().unwrap_or_default()));
+        self.blocked.get_or_insert(Blocked::Node(pods.first().copied().unwrap_or_default(), 0));
     }
 }
 
@@ -298,8 +303,13 @@ pub fn pick_for(
     })
 }
 
+/// Why a pod found no node.
+pub fn no_node(room: &mut Room, pod: PodId, queue: Option<(u32, &Queue)>, placed: usize) -> Blocked {
+    beside(room, pod, queue).map_or(Blocked::Node(pod, placed), |found| Blocked::Beside(pod, found))
+}
+
 /// If only other pods keep this one away from the nodes that have room: how many nodes, and how.
-pub fn beside(room: &mut Room, pod: PodId, queue: Option<(u32, &Queue)>) -> Option<BTreeMap<Refusal, usize>> {
+fn beside(room: &mut Room, pod: PodId, queue: Option<(u32, &Queue)>) -> Option<BTreeMap<Refusal, usize>> {
     let snapshot = room.snapshot;
     let known = &snapshot.pods[pod];
     let shape = &snapshot.shapes[known.shape];

@@ -1,11 +1,12 @@
 //! A gang that found no room: what is kept, what leaves, whom it may evict, and what is kept for it.
 
 use super::amounts::{Amounts, add};
-use super::attempt::{Blocked, Terms, attempt};
+use super::attempt::{Blocked, Scope, Terms, attempt, node_groups, pick_for};
 use super::objects::{Key, PodId};
 use super::reasons::ending_units;
 use super::room::{Hold, Room};
 use super::round::{Round, member};
+use super::search::LOOKS_FEW;
 use super::trial::{self, Trial, Unit};
 use super::victims::{self, Cause};
 use super::why::WaitingOn;
@@ -30,7 +31,10 @@ impl<'a> Round<'a> {
     pub fn blocked(&mut self, at: usize, blocked: Blocked) {
         if let Blocked::Queue(shortage) = &blocked {
             let shortage = shortage.clone();
-            if !self.make_room(at, None) && !self.make_room(at, Some(Cause::Preempt)) {
+            // What is kept for a gang that comes first is not won by evicting others.
+            let is_behind = shortage.held > 0;
+            if !self.make_room(at, None) && (is_behind || !self.make_room(at, Some(Cause::Preempt))) {
+                self.unserved.push(at);
                 let on = self.reason(at, &blocked);
                 self.wait(at, on);
                 self.keep_in_queue(at, &shortage.queue);
@@ -47,9 +51,9 @@ impl<'a> Round<'a> {
         if is_among_first && ways.into_iter().any(|cause| self.make_room(at, cause)) {
             return;
         }
+        self.unserved.push(at);
         let on = self.reason(at, &blocked);
-        let is_first = self.reservations.is_empty();
-        let when = if is_first && self.fits_ever(at) { self.reserve(at) } else { None };
+        let when = if !self.has_head && self.fits_ever(at) { self.reserve(at) } else { None };
         let on = match on {
             WaitingOn::Room { resource, asked, free, holders, .. } => WaitingOn::Room {
                 resource,
@@ -67,8 +71,12 @@ impl<'a> Round<'a> {
     fn keep_in_queue(&mut self, at: usize, queue: &str) {
         let (_, need) = self.asks[at].missing(self.snapshot);
         let Some(number) = self.ledger.find(queue) else { return };
-        if !self.kept.contains_key(&number) && self.ledger.is_ever_enough(self.asks[at].queue, &need) {
-            self.kept.insert(number, self.asks[at].gang.key.clone());
+        if self.heads.contains(&number) || !self.ledger.is_ever_enough(self.asks[at].queue, &need) {
+            return;
+        }
+        if self.fits_ever(at) {
+            self.heads.insert(number);
+            self.kept.entry(number).or_insert_with(|| self.asks[at].gang.key.clone());
             add(&mut self.ledger.accounts[number].held, &need);
         }
     }
@@ -80,7 +88,7 @@ impl<'a> Round<'a> {
         }
         let start = self.room.steps.len();
         self.lift(-1);
-        let domain = self.attempt(at, &[], false);
+        let domain = self.attempt(at, 0);
         self.lift(1);
         let Ok(domain) = domain else {
             self.room.undo_to(start);
@@ -111,8 +119,14 @@ impl<'a> Round<'a> {
     pub fn fits_ever(&mut self, at: usize) -> bool {
         let mut empty = self.empty.take().unwrap_or_else(|| Room::without_ours(self.snapshot));
         let unbounded = vec![i64::MAX / 4; self.room.width()];
-        let terms = Terms { ledger: &self.ledger, domains: &self.domains, freed: &unbounded, is_thorough: false };
-        let fits = attempt(&mut empty, &self.asks[at], &terms).is_ok();
+        let terms = Terms { ledger: &self.ledger, domains: &self.domains, freed: &unbounded, looks_max: LOOKS_FEW };
+        let ask = &self.asks[at];
+        let mut fits = attempt(&mut empty, ask, &terms).is_ok();
+        if ask.is_ready() {
+            let groups = node_groups(&self.ledger, &empty, ask.queue);
+            let mut has_place = |pod: &PodId| pick_for(&mut empty, ask, *pod, groups, Scope::default(), terms.domains);
+            fits = ask.pods.iter().any(|pod| has_place(pod).is_some());
+        }
         empty.undo_to(0);
         self.empty = Some(empty);
         fits
@@ -123,91 +137,103 @@ impl<'a> Round<'a> {
         let Round { room, asks, ledger, domains, .. } = self;
         let ask = &asks[at];
         let mut fits = |room: &mut Room<'a>, freed: &[i64]| {
-            let terms = Terms { ledger, domains, freed, is_thorough: false };
+            let terms = Terms { ledger, domains, freed, looks_max: LOOKS_FEW };
             attempt(room, ask, &terms).is_ok()
         };
         seek(room, &mut fits)
     }
 
-    /// Pods that are ending and promised to nobody, those of the queue apart: they give back its share too.
-    fn leaving_units(&self, queue: usize) -> Vec<Unit> {
-        let snapshot = self.snapshot;
-        let of_queue = |pod: &PodId| {
-            let gang = snapshot.pods[*pod].gang.and_then(|gang| snapshot.gangs[gang].group.as_ref());
-            gang.and_then(|group| self.ledger.find(&group.queue)) == Some(queue)
+    /// Pods that are ending and promised to nobody; those of the queue give back its share too.
+    fn leaving_units(&self, at: usize) -> Vec<Unit> {
+        let (snapshot, queue) = (self.snapshot, self.asks[at].queue);
+        // Its own victims are kept for it rather than others'.
+        let nominated = |pod: &PodId| snapshot.nodes.find(snapshot.pods[*pod].nominated.as_deref()?);
+        let nodes: BTreeSet<u32> = self.asks[at].pods.iter().filter_map(nominated).collect();
+        let unit = |pod: PodId| {
+            let known = &snapshot.pods[pod];
+            let group = known.gang.and_then(|gang| snapshot.gangs[gang].group.as_ref());
+            let of = group.and_then(|group| self.ledger.find(&group.queue)).filter(|of| *of == queue);
+            let held = snapshot.shapes[known.shape].request.clone();
+            let cost = i64::from(!known.node.is_some_and(|node| nodes.contains(&node)));
+            Unit {
+                gang: None,
+                queue: of,
+                pods: vec![pod],
+                is_core: true,
+                cost,
+                held,
+                until: known.until,
+                is_leaving: true,
+            }
         };
-        let leaving = self.room.leaving().into_iter().filter(|pod| !self.claimed.contains(pod));
-        let (own, others): (Vec<PodId>, Vec<PodId>) = leaving.partition(of_queue);
-        let unit = |pods: Vec<PodId>, queue: Option<usize>| {
-            let mut held = Amounts::new();
-            pods.iter().for_each(|pod| add(&mut held, &snapshot.shapes[snapshot.pods[*pod].shape].request));
-            let until = pods.iter().filter_map(|pod| snapshot.pods[*pod].until).max();
-            Unit { gang: None, queue, pods, is_core: true, cost: 0, held, until, is_leaving: true }
-        };
-        let units = [unit(own, Some(queue)), unit(others, None)];
-        units.into_iter().filter(|unit| !unit.pods.is_empty()).collect()
+        let mut leaving: Vec<PodId> =
+            self.room.leaving().into_iter().filter(|pod| !self.claimed.contains(pod)).collect();
+        leaving.sort_by_key(|pod| (snapshot.pods[*pod].until, &snapshot.pods[*pod].key));
+        leaving.into_iter().map(unit).collect()
     }
 
     /// If the gang fits once pods have gone that are ending, or that may be evicted for the cause, their room is kept
     /// for it.
-    fn make_room(&mut self, at: usize, cause: Option<Cause>) -> bool {
-        let ask = &self.asks[at];
-        let queue = ask.queue;
-        let mut units = self.leaving_units(queue);
+    pub fn make_room(&mut self, at: usize, cause: Option<Cause>) -> bool {
+        let queue = self.asks[at].queue;
+        let mut units = self.leaving_units(at);
         let leaving = units.len();
         if let Some(cause) = cause {
-            if !self.may_evict(at, cause, leaving > 0) {
+            if !self.may_evict(at, cause) {
                 return false;
             }
             let choice =
                 victims::Choice { room: &self.room, ledger: &self.ledger, claimed: &self.claimed, now: self.now };
-            units.extend(victims::units(&choice, ask, cause));
+            units.extend(victims::units(&choice, &self.asks[at], cause));
         }
         if units.len() == leaving && (cause.is_some() || leaving == 0) {
             return false;
         }
         let trial = self.with_fit(at, |room, fits| match cause {
-            None => trial::settle(room, &units, (0..leaving).collect(), queue, fits),
+            None => trial::needed(room, &units, leaving, queue, fits),
             Some(_) => {
                 let count = trial::shortest(room, &units, queue, fits)?;
                 trial::needed(room, &units, count, queue, fits)
             }
         });
-        let Some(trial) = trial else { return false };
+        let Some(trial) = trial.filter(|trial| !trial.units.is_empty()) else { return false };
         self.keep(at, &units, trial, cause);
         true
     }
 
-    fn may_evict(&self, at: usize, cause: Cause, is_leaving: bool) -> bool {
+    fn may_evict(&mut self, at: usize, cause: Cause) -> bool {
         let (policy, ask) = (&self.snapshot.policy, &self.asks[at]);
         let is_allowed = match cause {
-            Cause::Preempt => policy.preempts && !self.stalled.contains(&ask.queue),
-            Cause::Reclaim => {
-                policy.reclaims
-                    && self.stalled.is_empty()
-                    && self.ledger.may_reclaim(ask.queue, &ask.missing(self.snapshot).1)
-            }
+            Cause::Preempt => policy.preempts,
+            Cause::Reclaim => policy.reclaims && self.ledger.may_reclaim(ask.queue, &ask.missing(self.snapshot).1),
         };
         let is_willing = ask.pods.iter().any(|pod| !self.snapshot.pods[*pod].never_preempts);
-        // ACT-7: what it was given room for by evictions is still on its way.
-        let is_served = is_leaving && ask.pods.iter().any(|pod| self.snapshot.pods[*pod].nominated.is_some());
-        is_allowed && is_willing && !is_served
+        is_allowed && is_willing && !self.is_outranked(at)
+    }
+
+    /// What is freed would go to a more important gang of the queue first.
+    fn is_outranked(&mut self, at: usize) -> bool {
+        let (queue, priority) = (self.asks[at].queue, self.asks[at].priority);
+        let outranks = |other: &usize| self.asks[*other].queue == queue && self.asks[*other].priority > priority;
+        let above: Vec<usize> = self.unserved.iter().copied().filter(outranks).collect();
+        above.into_iter().any(|other| self.fits_ever(other))
     }
 
     /// Keeps the room that the units leave; evicts them if there is a cause, else they leave by themselves.
     fn keep(&mut self, at: usize, units: &[Unit], trial: Trial, cause: Option<Cause>) {
-        let gang = self.asks[at].gang.key.clone();
-        let used: BTreeSet<u32> = trial.puts.iter().map(|(_, position)| *position).collect();
+        let (gang, queue) = (self.asks[at].gang.key.clone(), self.asks[at].queue);
         let mut names: BTreeSet<String> = BTreeSet::new();
         let mut pods = 0;
         for unit in trial.units.iter().map(|unit| &units[*unit]) {
             let cause = cause.filter(|_| !unit.is_leaving);
+            if let Some(id) = unit.gang.filter(|_| unit.is_core) {
+                self.evicted.insert(id, gang.clone());
+            }
             for pod in &unit.pods {
-                let position = self.room.position_of(*pod);
-                if cause.is_some() || position.is_some_and(|position| used.contains(&(position as u32))) {
-                    self.claimed.insert(*pod);
-                    pods += 1;
+                if !self.claimed.insert(*pod) {
+                    continue;
                 }
+                pods += 1;
                 if let Some(cause) = cause {
                     names.insert(self.evict(*pod, cause, &gang));
                 }
@@ -221,7 +247,10 @@ impl<'a> Round<'a> {
         for (pod, _) in &trial.puts {
             add(&mut promised, &self.snapshot.shapes[self.snapshot.pods[*pod].shape].request);
         }
-        self.ledger.enter(self.asks[at].queue, |account| &mut account.held, &promised);
+        self.ledger.enter(queue, |account| &mut account.held, &promised);
+        for number in self.ledger.line(queue) {
+            self.kept.entry(number).or_insert_with(|| gang.clone());
+        }
         for (pod, position) in &trial.puts {
             let node = self.room.nodes[*position as usize].name.clone();
             self.placement.nominate.push(Bind { pod: member(self.snapshot, *pod), node, gang: gang.clone() });
@@ -249,15 +278,20 @@ impl<'a> Round<'a> {
         if waited < self.snapshot.policy.reserve_after {
             return None;
         }
+        // Those for whom room is being made come and go like all others.
+        self.lift(-1);
         let units = ending_units(self);
         let queue = usize::MAX;
         let trial = self.with_fit(at, |room, fits| {
             let count = trial::shortest(room, &units, queue, fits)?;
             trial::settle(room, &units, (0..count).collect(), queue, fits)
-        })?;
+        });
+        self.lift(1);
+        let trial = trial?;
         let untils: Option<Vec<i64>> = trial.units.iter().map(|unit| units[*unit].until).collect();
         let when = untils.and_then(|untils| untils.into_iter().max());
         self.generation += 1;
+        self.has_head = true;
         self.room.hold(&trial.holds, 1);
         self.reservations.push(Reservation { ask: at, holds: trial.holds, when });
         when

@@ -149,7 +149,9 @@ fn part(amount: i64, total: i64) -> i64 {
     if total <= 0 {
         return 0;
     }
-    ((amount as f64 / total as f64) * SCALE).round().clamp(0.0, SCALE) as i64
+    let part = (amount as f64 / total as f64 * SCALE).clamp(0.0, SCALE);
+    // To the nearest: `round` would be a call.
+    (part + 0.5) as i64
 }
 
 /// Preferred node affinity and taints that are wishes, which do not change while placing.

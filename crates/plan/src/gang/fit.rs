@@ -88,12 +88,11 @@ pub fn is_tolerated(node: &Node, shape: &Shape) -> bool {
 
 /// Why the node takes no pod, or not this one. `queue` is given only if it cares for node groups.
 pub fn refusal(node: &Node, shape: &Shape, places: &Places, queue: Option<&Queue>) -> Option<Refusal> {
-    let cordon = Taint {
-        key: "node.kubernetes.io/unschedulable".to_owned(),
-        value: String::new(),
-        effect: "NoSchedule".to_owned(),
+    let bears_cordon = || {
+        let (key, effect) = ("node.kubernetes.io/unschedulable".to_owned(), "NoSchedule".to_owned());
+        let cordon = Taint { key, value: String::new(), effect };
+        shape.tolerations.iter().any(|toleration| toleration.tolerates(&cordon))
     };
-    let bears_cordon = || shape.tolerations.iter().any(|toleration| toleration.tolerates(&cordon));
     let is_reached = |terms: &&[NodeTerm]| terms.iter().any(|term| term.matches(&node.name, &node.labels));
     if !node.is_ready {
         Some(Refusal::NotReady)

@@ -12,6 +12,7 @@ mod shape;
 pub mod objects;
 pub mod read;
 pub mod policy;
+mod standing;
 pub mod snapshot;
 
 pub mod queues;

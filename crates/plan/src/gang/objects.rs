@@ -169,7 +169,7 @@ pub struct Group {
 pub struct Gang {
     pub key: Key,
     pub group: Option<Group>,
-    /// A pod without a group that is placed all the same, alone.
+    /// No PodGroup stands for it: a pod alone, or pods that say themselves how many they are.
     pub is_single: bool,
     pub members: BTreeSet<PodId>,
     pub pending: usize,

@@ -315,13 +315,18 @@ impl<'a> Ledger<'a> {
 
     /// Whether the queue may take back from others for a gang of this size (CAP-5; PROP-3 the other way round).
     pub fn may_reclaim(&self, queue: usize, more: &[i64]) -> bool {
+        self.stays_within(queue, more) && self.shortage_for_more(queue, more).is_none()
+    }
+
+    /// Whether with so much more the queue has no more than it deserves of some resource: it does not borrow all of it.
+    pub fn stays_within(&self, queue: usize, more: &[i64]) -> bool {
         let account = &self.accounts[queue];
         let stays = |resource: &usize| {
             let has = get(&account.allocated, *resource) + get(&account.held, *resource);
             let after = has.saturating_add(get(more, *resource));
             *resource != PODS && get(more, *resource) > 0 && after <= get(&account.deserved, *resource)
         };
-        self.resources.iter().any(stays) && self.shortage_for_more(queue, more).is_none()
+        self.resources.iter().any(stays)
     }
 
     /// Whether a queue that has lost `lost` already may lose pods that hold `held` (PROP-6, CAP-6).
@@ -335,7 +340,9 @@ impl<'a> Ledger<'a> {
         let left =
             |resource: usize| get(&account.allocated, resource) - get(&account.leaving, resource) - get(lost, resource);
         let is_declared = |resource: &usize| account.queue.deserved.contains_key(resource);
-        let is_over = |resource: &usize| left(*resource) > get(&account.deserved, *resource);
+        let is_over = |resource: &usize| {
+            (!self.is_capacity || is_declared(resource)) && left(*resource) > get(&account.deserved, *resource)
+        };
         let keeps = |resource: usize| left(resource) - get(held, resource) >= get(&account.queue.guarantee, resource);
         let all = || self.resources.iter();
         let empties = |resource: &usize| shares(resource) && left(*resource) - get(held, *resource) <= 0;

@@ -200,6 +200,12 @@ pub fn class(object: &Value) -> Class {
     }
 }
 
+/// How many pods of each of its groups start together; one that is no gang is as good as single pods.
+pub fn workload(object: &Value) -> BTreeMap<String, usize> {
+    let least = |group: &Value| count(group, "policy.gang.minCount").max(1);
+    list(object, "spec.podGroups").map(|group| (text(group, "name").to_owned(), least(group))).collect()
+}
+
 pub fn quota(object: &Value) -> Quota {
     let amounts = |path: &str| {
         let entries = at(object, path).and_then(Value::as_object).into_iter().flatten();

@@ -12,8 +12,11 @@ use super::round::Round;
 use super::trial::Unit;
 use super::why::{Holder, Holders, SHOWN_MAX, WaitingOn};
 use jiff::Timestamp;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+
+/// Of more gangs it is not asked when they end: one that waits for so many of them waits long anyhow.
+const ENDINGS_MAX: usize = 1024;
 
 /// Whether a gang takes its turn.
 #[derive(Debug)]
@@ -70,7 +73,7 @@ impl Round<'_> {
         match blocked {
             Blocked::Queue(shortage) => self.queue_reason(shortage),
             Blocked::Domains(tried) => self.domain_reason(at, *tried),
-            Blocked::Node(pod) => self.node_reason(at, *pod),
+            Blocked::Node(pod, placed) => self.node_reason(at, *pod, *placed),
             Blocked::Beside(pod, refusals) => {
                 WaitingOn::Neighbours { pods: self.missing_alike(at, *pod), refusals: worded(refusals) }
             }
@@ -114,7 +117,7 @@ impl Round<'_> {
         }
     }
 
-    fn node_reason(&mut self, at: usize, pod: PodId) -> WaitingOn {
+    fn node_reason(&mut self, at: usize, pod: PodId, placed: usize) -> WaitingOn {
         let snapshot = self.snapshot;
         let known = &snapshot.pods[pod];
         let shape = &snapshot.shapes[known.shape];
@@ -125,7 +128,43 @@ impl Round<'_> {
             return WaitingOn::Nodes { pod: known.key.to_string(), nodes, refusals, hint };
         }
         let alike = self.missing_alike(at, pod);
-        self.room_reason(&shape.request, alike, &supply)
+        let short = self.room_reason(&shape.request, alike, &supply);
+        short.or_else(|| self.mixed_reason(at)).unwrap_or_else(|| {
+            let resource = self.first_asked(&shape.request);
+            let names = &snapshot.names;
+            // Beside the gang's other pods there are fewer places than there would be for these alone.
+            let places = if supply.places < alike { supply.places } else { placed.min(alike - 1) };
+            WaitingOn::Fragments {
+                resource: names.name(resource).to_owned(),
+                pods: alike,
+                each: names.show(resource, get(&shape.request, resource)),
+                free: names.show(resource, supply.free[resource]),
+                places,
+                holders: self.holders(resource, None),
+            }
+        })
+    }
+
+    /// What pods of several shapes ask for together, if all nodes have too little.
+    fn mixed_reason(&mut self, at: usize) -> Option<WaitingOn> {
+        let need = self.asks[at].missing(self.snapshot).1;
+        let (free, total) = (self.room.free_of_all(), self.ledger.total());
+        let names = &self.snapshot.names;
+        let resources = self.ledger.resources().iter().copied();
+        let resource = resources.clone().find(|resource| get(&need, *resource) > get(&free, *resource))?;
+        let name = names.name(resource).to_owned();
+        let asked = names.show(resource, get(&need, resource));
+        if let Some(resource) = resources.clone().find(|resource| get(&need, *resource) > get(total, *resource)) {
+            let (name, asked) = (names.name(resource).to_owned(), names.show(resource, get(&need, resource)));
+            let total = names.show(resource, get(total, resource));
+            return Some(WaitingOn::TooLarge { resource: name, asked, total, is_one_pod: false });
+        }
+        let free = names.show(resource, get(&free, resource));
+        Some(WaitingOn::Room { resource: name, asked, free, holders: self.holders(resource, None), when: None })
+    }
+
+    fn first_asked(&self, request: &[i64]) -> usize {
+        self.ledger.resources().iter().copied().find(|resource| get(request, *resource) > 0).unwrap_or(PODS)
     }
 
     /// Counted once while nothing changes: many gangs that wait have the same shape.
@@ -159,7 +198,8 @@ impl Round<'_> {
         alike.max(1)
     }
 
-    fn room_reason(&mut self, request: &[i64], pods: usize, supply: &Supply) -> WaitingOn {
+    /// What pods of one shape ask for together, if the nodes that suit them have too little or too few places.
+    fn room_reason(&mut self, request: &[i64], pods: usize, supply: &Supply) -> Option<WaitingOn> {
         let names = &self.snapshot.names;
         let times = i64::try_from(pods).unwrap_or(i64::MAX);
         let asked: Vec<usize> =
@@ -168,31 +208,29 @@ impl Round<'_> {
         if let Some(resource) = asked.iter().copied().find(|r| get(request, *r) > supply.largest_total[*r]) {
             let show = |amount| names.show(resource, amount);
             let (asked, total) = (show(get(request, resource)), show(supply.largest_total[resource]));
-            return WaitingOn::TooLarge { resource: names.name(resource).to_owned(), asked, total, is_one_pod: true };
+            let resource = names.name(resource).to_owned();
+            return Some(WaitingOn::TooLarge { resource, asked, total, is_one_pod: true });
         }
         if let Some(resource) = asked.iter().copied().find(|r| all(*r) > supply.total[*r]) {
             let show = |amount| names.show(resource, amount);
             let (asked, total) = (show(all(resource)), show(supply.total[resource]));
-            return WaitingOn::TooLarge { resource: names.name(resource).to_owned(), asked, total, is_one_pod: false };
+            let resource = names.name(resource).to_owned();
+            return Some(WaitingOn::TooLarge { resource, asked, total, is_one_pod: false });
         }
         if let Some(resource) = asked.iter().copied().find(|r| all(*r) > supply.free[*r]) {
-            return WaitingOn::Room {
+            return Some(WaitingOn::Room {
                 resource: names.name(resource).to_owned(),
                 asked: names.show(resource, all(resource)),
                 free: names.show(resource, supply.free[resource]),
                 holders: self.holders(resource, None),
                 when: None,
-            };
+            });
         }
-        let resource = asked.first().copied().unwrap_or(PODS);
-        let name = names.name(resource).to_owned();
+        let resource = self.first_asked(request);
         let each = names.show(resource, get(request, resource));
-        if supply.places_ever < pods {
-            return WaitingOn::TooFewPlaces { resource: name, pods, each, places: supply.places_ever };
-        }
-        let free = names.show(resource, supply.free[resource]);
-        let holders = self.holders(resource, None);
-        WaitingOn::Fragments { resource: name, pods, each, free, places: supply.places, holders }
+        let resource = names.name(resource).to_owned();
+        let places = supply.places_ever;
+        (places < pods).then_some(WaitingOn::TooFewPlaces { resource, pods, each, places })
     }
 
     /// Who holds most of a resource, in all or in one queue; looked up once per round.
@@ -206,19 +244,27 @@ impl Round<'_> {
             get(&gang.allocated, resource) > 0
                 && queue.is_none_or(|queue| of.is_some_and(|of| self.ledger.line(of).contains(&queue)))
         };
-        let mut found: Vec<&Gang> = snapshot.gangs.iter().map(|(_, gang)| gang).filter(|gang| is_in(gang)).collect();
-        found.sort_by(|a, b| {
-            let amount = |gang: &Gang| get(&gang.allocated, resource);
-            (amount(b), &a.key).cmp(&(amount(a), &b.key))
-        });
+        let mut count = 0;
+        let mut found: Vec<&Gang> = Vec::new();
+        for gang in snapshot.gangs.unordered().filter(|gang| is_in(gang)) {
+            count += 1;
+            let place = found.partition_point(|other| {
+                let (held, more) = (get(&gang.allocated, resource), get(&other.allocated, resource));
+                more > held || (more == held && other.key < gang.key)
+            });
+            if place < SHOWN_MAX {
+                found.insert(place, gang);
+                found.truncate(SHOWN_MAX);
+            }
+        }
         let holder = |gang: &&Gang| Holder {
             gang: gang.key.to_string(),
             queue: gang.group.as_ref().map_or_else(String::new, |group| group.queue.to_string()),
             amount: snapshot.names.show(resource, get(&gang.allocated, resource)),
             until: self.ends(gang).and_then(|ends| Timestamp::from_second(ends).ok()),
         };
-        let first = found.iter().take(SHOWN_MAX).map(holder).collect();
-        let holders = Holders { first, more: found.len().saturating_sub(SHOWN_MAX) };
+        let first = found.iter().map(holder).collect();
+        let holders = Holders { first, more: count - found.len() };
         self.holders.insert((resource, queue), holders.clone());
         holders
     }
@@ -287,14 +333,13 @@ pub fn ending_units(round: &Round) -> Vec<Unit> {
         put.entry(snapshot.pods[pod].gang.unwrap_or(GangId::MAX)).or_default().push(pod);
     }
     let mut found = Vec::new();
-    for (id, gang) in snapshot.gangs.iter() {
+    let listed = snapshot.standing.endings.iter().take(ENDINGS_MAX).map(|(_, _, _, id)| *id);
+    let new: Vec<GangId> = put.keys().copied().filter(|id| *id != GangId::MAX).collect();
+    let ids: BTreeSet<GangId> = listed.chain(new).collect();
+    for id in ids {
+        let gang = &snapshot.gangs[id];
         let new = put.remove(&id).unwrap_or_default();
-        if gang.allocated.is_empty() && new.is_empty() {
-            continue;
-        }
-        let holds = |pod: &&PodId| {
-            matches!(snapshot.pods[**pod].state, State::Bound | State::Running) && !round.claimed.contains(pod)
-        };
+        let holds = |pod: &&PodId| matches!(snapshot.pods[**pod].state, State::Bound | State::Running);
         let pods: Vec<PodId> = gang.members.iter().filter(holds).copied().chain(new).collect();
         if !pods.is_empty() {
             let ends = round.ends(gang);
@@ -303,7 +348,7 @@ pub fn ending_units(round: &Round) -> Vec<Unit> {
         }
     }
     found.sort_by(|a, b| a.0.cmp(&b.0));
-    let leaving: Vec<PodId> = round.room.leaving().into_iter().filter(|pod| !round.claimed.contains(pod)).collect();
+    let leaving = round.room.leaving();
     let until = leaving.iter().filter_map(|pod| snapshot.pods[*pod].until).max();
     let first = (!leaving.is_empty()).then(|| unit(leaving, until));
     first.into_iter().chain(found.into_iter().map(|(_, unit)| unit)).collect()

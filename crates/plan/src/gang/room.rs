@@ -123,6 +123,10 @@ impl<'a> Room<'a> {
         self.sum(&self.total)
     }
 
+    pub fn free_of_all(&self) -> Amounts {
+        self.sum(&self.free)
+    }
+
     fn sum(&self, all: &[i64]) -> Amounts {
         let mut sum = vec![0_i64; self.width];
         for one in all.chunks_exact(self.width) {

@@ -1,27 +1,30 @@
 //! One round: gangs are let in, take their turns queue by queue, and what is left over hears why.
 
-use super::admission::{Door, outstanding};
+use super::admission::Door;
 use super::amounts::{Amounts, add, take};
 use super::ask::Ask;
-use super::attempt::{Blocked, Scope, Terms, attempt, beside, node_groups, pick_for};
+use super::attempt::{Blocked, Scope, Terms, attempt, no_node, node_groups, pick_for};
 use super::blocked::Reservation;
-use super::objects::{GangId, Key, Phase, PodId};
+use super::objects::{GangId, Key, PodId};
 use super::policy::Order;
 use super::queues::{Ledger, ROOT};
 use super::reasons::{Stand, Supply};
 use super::room::{Room, Step};
+use super::search::{LOOKS_FEW, LOOKS_MAX};
 use super::snapshot::Snapshot;
+use super::standing::outstanding;
 use super::topology::Domains;
 use super::victims::dominant;
 use super::why::{Holders, WaitingOn};
 use super::{Bind, Member, Placement, Waiting};
 use jiff::Timestamp;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// For so many blocked gangs of a round all ways of placing are searched.
-const SEARCHES_MAX: usize = 4;
+/// For so many blocked gangs of a round other ways of placing are searched.
+const SEARCHES_MAX: usize = 64;
 /// Two passes are usual: one that places and one that finds nothing more. Each but the last places something.
 const PASSES_MAX: usize = 16;
 
@@ -39,22 +42,26 @@ pub struct Round<'a> {
     pub placement: Placement,
     pub reservations: Vec<Reservation>,
     lines: BTreeMap<usize, BTreeSet<Rank>>,
+    borrowers: Vec<usize>,
     pub claimed: BTreeSet<PodId>,
-    /// How many gangs in line have room made for them.
-    nominated: usize,
     pub door: Door,
     /// Gangs that wait; what queues lose by evictions.
     told: BTreeSet<usize>,
-    /// Queues in which pods above a gang's minimum wait for room: what is freed would go to them first.
-    pub stalled: BTreeSet<usize>,
+    /// Gangs that lose their minimum, and for whom.
+    pub evicted: BTreeMap<GangId, Key>,
+    /// Gangs for which nobody makes room: what is freed would go to the more important of them first.
+    pub unserved: Vec<usize>,
+    /// Room is kept for the first gang that waits.
+    pub has_head: bool,
     pub lost: Vec<(usize, Amounts)>,
     pub tried: BTreeMap<usize, usize>,
     searches: usize,
     /// How often what is free has changed for good; what was counted before a change is counted again after it.
     pub generation: u64,
     pub supplies: BTreeMap<(u32, usize), (u64, Rc<Supply>)>,
-    /// Queues in which the rest is kept for a gang.
+    /// Queues in which something is kept for a gang; those in which all that is left is kept for the first that waits.
     pub kept: BTreeMap<usize, Key>,
+    pub heads: BTreeSet<usize>,
     pub holders: BTreeMap<(usize, Option<usize>), Holders>,
 }
 
@@ -74,24 +81,33 @@ impl<'a> Round<'a> {
             placement: Placement::default(),
             reservations: Vec::new(),
             lines: BTreeMap::new(),
+            borrowers: Vec::new(),
             claimed: BTreeSet::new(),
-            nominated: 0,
             door: Door::default(),
             told: BTreeSet::new(),
-            stalled: BTreeSet::new(),
+            evicted: BTreeMap::new(),
+            unserved: Vec::new(),
+            has_head: false,
             lost: Vec::new(),
             tried: BTreeMap::new(),
             searches: SEARCHES_MAX,
             generation: 0,
             supplies: BTreeMap::new(),
             kept: BTreeMap::new(),
+            heads: BTreeSet::new(),
             holders: BTreeMap::new(),
         };
-        for (id, gang) in snapshot.gangs.iter() {
-            if let Some(group) = &gang.group {
-                round.take_in(id, &group.queue);
+        for (queue, sums) in &snapshot.standing.sums {
+            if let Some(number) = round.ledger.find(queue) {
+                round.ledger.enter(number, |account| &mut account.allocated, &sums.allocated);
+                round.ledger.enter(number, |account| &mut account.request, &sums.allocated);
+                round.ledger.enter(number, |account| &mut account.inqueue, &sums.inqueue);
+                round.ledger.enter(number, |account| &mut account.elastic, &sums.elastic);
             }
         }
+        let mut waiting: Vec<GangId> = snapshot.standing.waiting.iter().copied().collect();
+        waiting.sort_by_key(|id| &snapshot.gangs[*id].key);
+        waiting.into_iter().for_each(|id| round.take_in(id));
         round.ledger.settle();
         for pod in round.room.leaving() {
             let pod = &snapshot.pods[pod];
@@ -103,41 +119,29 @@ impl<'a> Round<'a> {
         round
     }
 
-    /// Enters what the gang has and wants; it gets a turn if anything of it waits.
-    fn take_in(&mut self, id: GangId, queue: &str) {
+    /// Enters what a gang wants of which something waits, and gives it a turn.
+    fn take_in(&mut self, id: GangId) {
         let gang = &self.snapshot.gangs[id];
-        let group = gang.group.as_ref().expect("the caller has looked");
-        let is_short = group.phase == Phase::Inqueue && gang.ready < group.members_min;
-        let waits = gang.pending > 0 || group.phase == Phase::Pending || is_short;
+        let group = gang.group.as_ref().expect("only gangs with a group are listed as waiting");
+        let queue = &group.queue;
         let Some(number) = self.ledger.find(queue) else {
-            if waits && !gang.is_single {
-                let on = if queue == ROOT {
-                    WaitingOn::ParentQueue { queue: queue.to_owned() }
+            if !gang.is_single {
+                let on = if &**queue == ROOT {
+                    WaitingOn::ParentQueue { queue: queue.to_string() }
                 } else {
-                    WaitingOn::NoQueue { queue: queue.to_owned() }
+                    WaitingOn::NoQueue { queue: queue.to_string() }
                 };
                 let has_minimum = gang.ready >= group.members_min;
                 self.placement.waiting.insert(gang.key.clone(), Waiting { on, pods: gang.pending, has_minimum });
             }
             return;
         };
-        self.ledger.enter(number, |account| &mut account.allocated, &gang.allocated);
-        self.ledger.enter(number, |account| &mut account.request, &gang.allocated);
-        let least = group.resources_min.as_deref().unwrap_or_default();
-        if matches!(group.phase, Phase::Inqueue | Phase::Running) {
-            self.ledger.enter(number, |account| &mut account.inqueue, &outstanding(least, &gang.allocated));
-        }
-        if group.resources_min.is_some() {
-            self.ledger.enter(number, |account| &mut account.elastic, &outstanding(&gang.allocated, least));
-        }
-        if !waits {
-            return;
-        }
         let Some(ask) = Ask::new(self.snapshot, &self.room, id, number) else { return };
         let mut wish = Amounts::new();
         for pod in ask.pods.iter().chain(&ask.light) {
             add(&mut wish, &self.snapshot.shapes[self.snapshot.pods[*pod].shape].request);
         }
+        let least = group.resources_min.as_deref().unwrap_or_default();
         let wish = if gang.members.is_empty() { least } else { &wish };
         self.ledger.enter(number, |account| &mut account.request, wish);
         self.asks.push(ask);
@@ -149,11 +153,16 @@ impl<'a> Round<'a> {
         for _ in 0..PASSES_MAX {
             let bound = self.placement.bind.len();
             self.begin_pass();
+            self.serve_nominated(&mut again);
             again.iter().for_each(|at| self.line_up(*at));
-            self.nominated = again.iter().filter(|at| self.asks[**at].is_nominated).count();
             while let Some(at) = self.next() {
-                self.turn(at);
+                if self.borrows(at) {
+                    self.defer(at);
+                } else {
+                    self.turn(at);
+                }
             }
+            self.lend();
             again = self.told.iter().copied().collect();
             if self.placement.bind.len() == bound || again.is_empty() {
                 break;
@@ -176,7 +185,10 @@ impl<'a> Round<'a> {
         self.placement.evict.clear();
         self.placement.nominate.clear();
         self.kept.clear();
-        self.stalled.clear();
+        self.heads.clear();
+        self.evicted.clear();
+        self.unserved.clear();
+        self.has_head = false;
         self.claimed.clear();
         self.tried.clear();
         self.searches = SEARCHES_MAX;
@@ -208,31 +220,57 @@ impl<'a> Round<'a> {
         self.lines.entry(self.asks[at].queue).or_default().insert(rank);
     }
 
-    /// The first gang of the first queue.
-    ///
-    /// Before it goes a gang for which room is being made, unless a more important one waits: what was evicted for it
-    /// is not for others.
-    fn next(&mut self) -> Option<usize> {
-        if self.nominated == 0 {
-            return self.next_in_line();
-        }
-        let highest = self.lines.values().flatten().map(|rank| self.asks[rank.4].priority).max();
-        let is_next = |at: usize| self.asks[at].is_nominated && Some(self.asks[at].priority) == highest;
-        let found = self.lines.iter().flat_map(|(queue, line)| line.iter().map(move |rank| (*queue, rank)));
-        let nominated = found.filter(|(_, rank)| is_next(rank.4)).min_by_key(|(_, rank)| *rank);
-        if let Some((queue, rank)) = nominated.map(|(queue, rank)| (queue, rank.clone())) {
-            let line = self.lines.entry(queue).or_default();
-            line.remove(&rank);
-            if line.is_empty() {
-                self.lines.remove(&queue);
+    /// Gangs for which room is being made come before all others, but for more important ones of their queue: what was
+    /// evicted for them is not for others. One whose room is not there any more takes its place in line.
+    fn serve_nominated(&mut self, again: &mut Vec<usize>) {
+        let mut nominated: Vec<usize> = again.extract_if(.., |at| self.asks[*at].is_nominated).collect();
+        nominated.sort_by_cached_key(|at| (Reverse(self.asks[*at].priority), self.rank(*at)));
+        for at in nominated {
+            let outranks = |other: &Ask| other.queue == self.asks[at].queue && other.priority > self.asks[at].priority;
+            let mut ahead: Vec<usize> = again.extract_if(.., |other| outranks(&self.asks[*other])).collect();
+            ahead.sort_by_cached_key(|other| self.rank(*other));
+            ahead.into_iter().for_each(|other| self.turn(other));
+            let start = self.room.steps.len();
+            if !self.begins(at) {
+                continue;
             }
-            self.nominated -= 1;
-            return Some(rank.4);
+            match self.attempt(at, LOOKS_FEW) {
+                Ok(domain) if !self.asks[at].is_ready() => self.commit(at, start, domain),
+                Err(_) if self.make_room(at, None) => {}
+                Ok(_) | Err(_) => {
+                    self.room.undo_to(start);
+                    again.push(at);
+                }
+            }
         }
-        self.next_in_line()
     }
 
-    fn next_in_line(&mut self) -> Option<usize> {
+    /// Whether the gang's queue waits until all others have what they deserve: what it borrowed before them would be
+    /// taken back at once.
+    fn borrows(&self, at: usize) -> bool {
+        let ask = &self.asks[at];
+        let first = || ask.pods.first().map(|pod| &self.snapshot.shapes[self.snapshot.pods[*pod].shape].request);
+        let more = if ask.is_ready() { first().cloned().unwrap_or_default() } else { ask.missing(self.snapshot).1 };
+        self.ledger.is_capacity && !self.ledger.stays_within(ask.queue, &more)
+    }
+
+    /// The whole queue: nobody overtakes its first gang.
+    fn defer(&mut self, at: usize) {
+        self.borrowers.push(at);
+        let line = self.lines.remove(&self.asks[at].queue).unwrap_or_default();
+        self.borrowers.extend(line.into_iter().map(|rank| rank.4));
+    }
+
+    fn lend(&mut self) {
+        let borrowers = std::mem::take(&mut self.borrowers);
+        borrowers.into_iter().for_each(|at| self.line_up(at));
+        while let Some(at) = self.next() {
+            self.turn(at);
+        }
+    }
+
+    /// The first gang of the first queue.
+    fn next(&mut self) -> Option<usize> {
         let oldest = |line: &BTreeSet<Rank>| line.first().map_or(i64::MAX, |rank| rank.1);
         let rank = |queue: usize, line: &BTreeSet<Rank>| self.ledger.rank(queue, oldest(line));
         let queue = *self.lines.iter().min_by_key(|(queue, line)| rank(**queue, line))?.0;
@@ -252,28 +290,43 @@ impl<'a> Round<'a> {
         self.placement.waiting.insert(ask.gang.key.clone(), waiting);
     }
 
+    /// Whether the gang takes its turn: it is let in, and there is something to place.
+    fn begins(&mut self, at: usize) -> bool {
+        if std::mem::replace(&mut self.asks[at].has_begun, true) {
+            return true;
+        }
+        if let Some(on) = self.admit(at) {
+            self.unserved.push(at);
+            self.wait(at, on);
+            return false;
+        }
+        match self.stand(at) {
+            Stand::Wait(on) => self.wait(at, on),
+            Stand::Rest => {}
+            Stand::Go => return true,
+        }
+        false
+    }
+
     fn turn(&mut self, at: usize) {
-        if !std::mem::replace(&mut self.asks[at].has_begun, true) {
-            if let Some(on) = self.admit(at) {
-                return self.wait(at, on);
-            }
-            match self.stand(at) {
-                Stand::Wait(on) => return self.wait(at, on),
-                Stand::Rest => return,
-                Stand::Go => {}
-            }
+        if let Some(gang) = self.evicted.get(&self.asks[at].id) {
+            let on = WaitingOn::Behind { gang: gang.to_string(), when: None };
+            return self.wait(at, on);
+        }
+        if !self.begins(at) {
+            return;
         }
         let start = self.room.steps.len();
         if self.asks[at].is_ready() {
             return self.turn_for_more(at);
         }
-        match self.attempt(at, &[], false) {
+        match self.attempt(at, 0) {
             Ok(domain) => self.commit(at, start, domain),
             Err(blocked) => {
-                let is_head = self.searches > 0 && self.reservations.is_empty();
-                if is_head && !matches!(blocked, Blocked::Queue(_)) {
+                let looks_max = if self.has_head { LOOKS_FEW } else { LOOKS_MAX };
+                if self.searches > 0 {
                     self.searches -= 1;
-                    if let Ok(domain) = self.attempt(at, &[], true) {
+                    if let Ok(domain) = self.attempt(at, looks_max) {
                         return self.commit(at, start, domain);
                     }
                 }
@@ -282,8 +335,8 @@ impl<'a> Round<'a> {
         }
     }
 
-    pub fn attempt(&mut self, at: usize, freed: &[i64], is_thorough: bool) -> Result<Option<String>, Blocked> {
-        let terms = Terms { ledger: &self.ledger, domains: &self.domains, freed, is_thorough };
+    pub fn attempt(&mut self, at: usize, looks_max: usize) -> Result<Option<String>, Blocked> {
+        let terms = Terms { ledger: &self.ledger, domains: &self.domains, freed: &[], looks_max };
         attempt(&mut self.room, &self.asks[at], &terms)
     }
 
@@ -305,12 +358,12 @@ impl<'a> Round<'a> {
                 return self.commit(at, start, None);
             }
             failed.insert(shape);
-            first.get_or_insert(shortage.map_or(Blocked::Node(pod), Blocked::Queue));
+            let groups = node_groups(&self.ledger, &self.room, self.asks[at].queue);
+            let room = &mut self.room;
+            first.get_or_insert_with(|| shortage.map_or_else(|| no_node(room, pod, groups, 0), Blocked::Queue));
         }
         if let Some(blocked) = first {
-            if !matches!(blocked, Blocked::Queue(_)) {
-                self.stalled.insert(self.asks[at].queue);
-            }
+            self.unserved.push(at);
             let on = self.reason(at, &blocked);
             self.wait(at, on);
         }
@@ -384,11 +437,8 @@ impl<'a> Round<'a> {
                 let queue = node_groups(&self.ledger, &self.room, self.asks[at].queue);
                 let found = pick_for(&mut self.room, &self.asks[at], pod, queue, Scope::default(), &self.domains);
                 let Some(position) = found else {
-                    let why = || {
-                        beside(&mut self.room, pod, queue)
-                            .map_or(Blocked::Node(pod), |found| Blocked::Beside(pod, found))
-                    };
-                    blocked.get_or_insert_with(why);
+                    let room = &mut self.room;
+                    blocked.get_or_insert_with(|| no_node(room, pod, queue, 0));
                     continue;
                 };
                 self.room.put(pod, position);

@@ -10,6 +10,7 @@ use super::objects::{
 };
 use super::shape::{self, Shape};
 use super::slots::Slots;
+use super::standing::Standing;
 use super::strings::{Labels, Strings};
 use super::terms::{NodeTerm, required_terms};
 use super::{policy::Policy, read};
@@ -35,16 +36,22 @@ pub enum Kind {
     ResourceQuota,
     HyperNode,
     Numatopology,
+    /// Kubernetes' own gangs.
+    Workload,
 }
 
 /// Labels by which other schedulers' users name their group.
 const GROUP_LABELS: [&str; 2] = ["scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io"];
+/// The oldest of them need no object: the pods say how many they are.
+const LIGHT_NAME: &str = "pod-group.scheduling.sigs.k8s.io/name";
+const LIGHT_MIN: &str = "pod-group.scheduling.sigs.k8s.io/min-available";
 const GROUP_MARKS: [&str; 2] = [keys::GROUP, "scheduling.volcano.sh/group-name"];
 const ROLE_LABELS: [&str; 2] = [keys::TASK, "training.kubeflow.org/replica-type"];
 const INDEX_LABELS: [&str; 2] = [keys::INDEX, "training.kubeflow.org/replica-index"];
 const CRITICAL: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
-/// Namespaces cannot hold a slash: no PodGroup has such a key.
+/// Namespaces cannot hold a slash: no PodGroup has such a key. One pod alone, and several that need no PodGroup.
 const SINGLE: &str = "pod/";
+const SEVERAL: &str = "pods/";
 
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
@@ -71,6 +78,10 @@ pub struct Snapshot {
     pub hyper_nodes: BTreeMap<String, HyperNode>,
     /// Pods on nodes that keep others away.
     pub keeping_apart: BTreeSet<PodId>,
+    pub standing: Standing,
+    /// How many pods of each of a Workload's groups start together; pods whose Workload is not known yet.
+    workloads: BTreeMap<(String, String), BTreeMap<String, usize>>,
+    orphans: BTreeMap<(String, String), BTreeMap<Key, Value>>,
 }
 
 impl Snapshot {
@@ -97,7 +108,7 @@ impl Snapshot {
             Kind::PodGroup => {
                 let group = read::group(object, &mut self.names, &mut self.strings);
                 let number = self.gang_id(self.key(text(object, "metadata.namespace"), name));
-                self.gangs[number].group = Some(group);
+                self.set_group(number, Some(group));
             }
             Kind::Queue => {
                 let queue = read::queue(object, &mut self.names, &mut self.strings);
@@ -123,6 +134,12 @@ impl Snapshot {
                 node.cells = read::numa_cells(object);
                 node.numa_policy = text(object, "spec.policies.TopologyManagerPolicy").to_owned();
             }
+            Kind::Workload => {
+                self.workloads.insert(pair(), read::workload(object));
+                for pod in self.orphans.remove(&pair()).unwrap_or_default().into_values() {
+                    self.see_pod(&pod);
+                }
+            }
         }
     }
 
@@ -139,7 +156,7 @@ impl Snapshot {
             Kind::Pod => self.forget_pod(&self.key(namespace, name)),
             Kind::PodGroup => {
                 if let Some(number) = self.gangs.find(&self.key(namespace, name)) {
-                    self.gangs[number].group = None;
+                    self.set_group(number, None);
                     self.tidy_gang(number);
                 }
             }
@@ -155,6 +172,7 @@ impl Snapshot {
             Kind::Namespace => drop(self.namespaces.remove(name)),
             Kind::ResourceQuota => drop(self.quotas.remove(&pair())),
             Kind::HyperNode => drop(self.hyper_nodes.remove(name)),
+            Kind::Workload => drop(self.workloads.remove(&pair())),
             Kind::Numatopology => {
                 if let Some(number) = self.nodes.find(name) {
                     self.nodes[number].cells.clear();
@@ -207,7 +225,7 @@ impl Snapshot {
     }
 
     fn gang_id(&mut self, key: Key) -> GangId {
-        let is_single = key.namespace.starts_with(SINGLE);
+        let is_single = key.namespace.contains('/');
         let empty = || Gang {
             key: key.clone(),
             group: None,
@@ -224,8 +242,15 @@ impl Snapshot {
         let gang = &self.gangs[number];
         if gang.members.is_empty() && (gang.group.is_none() || gang.is_single) {
             let key = gang.key.clone();
+            self.set_group(number, None);
             self.gangs.remove(&key);
         }
+    }
+
+    fn set_group(&mut self, number: GangId, group: Option<Group>) {
+        self.standing.count(number, &self.gangs[number], false);
+        self.gangs[number].group = group;
+        self.standing.count(number, &self.gangs[number], true);
     }
 
     fn shape_id(&mut self, pod: &Value) -> ShapeId {
@@ -324,7 +349,7 @@ impl Snapshot {
         }
     }
 
-    /// KEY-1, coscheduling's labels, or for plain schedulers a gang of its own.
+    /// KEY-1, coscheduling's labels, a Workload, or for plain schedulers a gang of its own.
     fn gang_of(&mut self, pod: &Value, key: &Key) -> Option<GangId> {
         let labels = at(pod, "metadata.labels");
         let label = |name: &&str| labels.and_then(|labels| labels.get(*name)).and_then(Value::as_str);
@@ -332,34 +357,55 @@ impl Snapshot {
         if let Some(name) = marks.or_else(|| GROUP_LABELS.iter().find_map(label)) {
             return Some(self.gang_id(Key { namespace: key.namespace.clone(), name: name.into() }));
         }
-        let is_plain = self.plain_schedulers.iter().any(|name| name == text(pod, "spec.schedulerName"));
-        if !is_plain {
-            return None;
+        if let Some(name) = label(&LIGHT_NAME) {
+            let least = label(&LIGHT_MIN).and_then(|least| least.parse().ok()).unwrap_or(1);
+            return Some(self.made_gang(pod, format!("{SEVERAL}{}", key.namespace), name, least));
         }
-        let alone = Key { namespace: format!("{SINGLE}{}", key.namespace).into(), name: key.name.clone() };
-        let number = self.gang_id(alone);
+        let reference = |field: &str| at(pod, "spec.workloadRef").map_or("", |reference| text(reference, field));
+        let (workload, group) = (reference("name"), reference("podGroup"));
+        if !workload.is_empty() {
+            let pair = (key.namespace.to_string(), workload.to_owned());
+            let Some(known) = self.workloads.get(&pair) else {
+                self.orphans.entry(pair).or_default().insert(key.clone(), pod.clone());
+                return None;
+            };
+            let least = known.get(group).copied().unwrap_or(1);
+            let parts = [workload, group, reference("podGroupReplicaKey")];
+            let name = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(".");
+            return Some(self.made_gang(pod, format!("{SEVERAL}{}", key.namespace), &name, least));
+        }
+        let is_plain = self.plain_schedulers.iter().any(|name| name == text(pod, "spec.schedulerName"));
+        is_plain.then(|| self.made_gang(pod, format!("{SINGLE}{}", key.namespace), &key.name, 1))
+    }
+
+    /// A gang that no PodGroup stands for.
+    fn made_gang(&mut self, pod: &Value, namespace: String, name: &str, members_min: usize) -> GangId {
+        let number = self.gang_id(Key { namespace: namespace.into(), name: name.into() });
+        let created = read::seconds(pod, "metadata.creationTimestamp").unwrap_or(0);
+        let first = self.gangs[number].group.as_ref().map_or(created, |group| group.created.min(created));
         let group = Group {
-            uid: text(pod, "metadata.uid").into(),
+            uid: name.into(),
             queue: self.strings.keep("default"),
             class: self.strings.keep(text(pod, "spec.priorityClassName")),
-            members_min: 1,
+            members_min,
             tasks_min: BTreeMap::new(),
             divisions: Vec::new(),
             resources_min: None,
             phase: Phase::Inqueue,
-            created: read::seconds(pod, "metadata.creationTimestamp").unwrap_or(0),
+            created: first,
             topology: None,
             domain: None,
             patience: None,
             estimate: None,
             status: Value::Null,
         };
-        self.gangs[number].group = Some(group);
-        Some(number)
+        self.set_group(number, Some(group));
+        number
     }
 
     fn forget_pod(&mut self, key: &Key) {
         let Some(number) = self.pods.find(key) else { return };
+        self.orphans.values_mut().for_each(|pods| drop(pods.remove(key)));
         self.count(number, false);
         let pod = self.pods.remove(key).expect("it was found");
         if let Some(node) = pod.node {
@@ -405,8 +451,9 @@ impl Snapshot {
                 }
             }
         }
-        let Some(gang) = pod.gang else { return };
-        let gang = &mut self.gangs[gang];
+        let Some(id) = pod.gang else { return };
+        self.standing.count(id, &self.gangs[id], false);
+        let gang = &mut self.gangs[id];
         if is_new {
             gang.members.insert(number)
         } else {
@@ -421,5 +468,6 @@ impl Snapshot {
         if pod.state.holds() && pod.node.is_some() {
             change(&mut gang.allocated, &shape.request);
         }
+        self.standing.count(id, &self.gangs[id], true);
     }
 }

@@ -34,38 +34,50 @@ pub type Fits<'f, 'a> = &'f mut dyn FnMut(&mut Room<'a>, &[i64]) -> bool;
 
 fn fits_without<'a>(room: &mut Room<'a>, units: &[Unit], chosen: &[usize], queue: usize, fits: Fits<'_, 'a>) -> bool {
     let mut freed = Amounts::new();
-    for at in chosen {
-        units[*at].pods.iter().for_each(|pod| room.remove(*pod));
-        if units[*at].queue == Some(queue) {
-            add(&mut freed, &units[*at].held);
-        }
-    }
+    chosen.iter().for_each(|at| remove(room, std::slice::from_ref(&units[*at]), queue, &mut freed));
     fits(room, &freed)
 }
 
 /// The shortest beginning of `units`, with what leaves anyhow, after which the gang fits. The room is as before.
+///
+/// What is known to be too few stays removed, so that each unit is removed a few times only.
 pub fn shortest<'a>(room: &mut Room<'a>, units: &[Unit], queue: usize, fits: Fits<'_, 'a>) -> Option<usize> {
     let leaving = units.iter().take_while(|unit| unit.is_leaving).count();
     let start = room.steps.len();
-    let mut is_enough = |room: &mut Room<'a>, count: usize| {
-        let chosen: Vec<usize> = (0..count).collect();
-        let is_enough = fits_without(room, units, &chosen, queue, fits);
-        room.undo_to(start);
-        is_enough
-    };
-    let (mut low, mut high) = (leaving, (leaving + 1).min(units.len()));
-    while !is_enough(room, high) {
-        if high == units.len() {
-            return None;
+    let mut freed = Amounts::new();
+    remove(room, &units[..leaving], queue, &mut freed);
+    let rest = &units[leaving..];
+    let (mut low, mut high) = (0_usize, None);
+    loop {
+        let next = match high {
+            Some(high) if high - low <= 1 => break,
+            Some(high) => low.midpoint(high),
+            None if low == rest.len() => break,
+            None => (low * 2).clamp(low + 1, rest.len()),
+        };
+        let (kept, before) = (room.steps.len(), freed.clone());
+        remove(room, &rest[low..next], queue, &mut freed);
+        let removed = room.steps.len();
+        if fits(room, &freed) {
+            high = Some(next);
+            room.undo_to(kept);
+            freed = before;
+        } else {
+            room.undo_to(removed);
+            low = next;
         }
-        low = high;
-        high = (leaving + (high - leaving).max(1) * 2).min(units.len());
     }
-    while low + 1 < high {
-        let middle = low.midpoint(high);
-        if is_enough(room, middle) { high = middle } else { low = middle }
+    room.undo_to(start);
+    high.map(|high| leaving + high)
+}
+
+fn remove(room: &mut Room, units: &[Unit], queue: usize, freed: &mut Amounts) {
+    for unit in units {
+        unit.pods.iter().for_each(|pod| room.remove(*pod));
+        if unit.queue == Some(queue) {
+            add(freed, &unit.held);
+        }
     }
-    Some(high)
 }
 
 /// Of the first `count` units those without which the gang would not fit. The room is as before.
@@ -83,9 +95,7 @@ pub fn needed<'a>(
         let used: BTreeSet<u32> = puts(room, start).into_iter().map(|(_, position)| position).collect();
         let helps = |unit: &Unit| {
             let position = |pod: &PodId| room.position_of(*pod);
-            unit.is_leaving
-                || unit.queue == Some(queue)
-                || unit.pods.iter().filter_map(position).any(|at| used.contains(&(at as u32)))
+            unit.queue == Some(queue) || unit.pods.iter().filter_map(position).any(|at| used.contains(&(at as u32)))
         };
         let cores: BTreeSet<Option<GangId>> =
             units[..count].iter().filter(|unit| unit.is_core && helps(unit)).map(|unit| unit.gang).collect();
@@ -98,10 +108,11 @@ pub fn needed<'a>(
         room.undo_to(start);
     }
     let mut order = chosen.clone();
-    order.sort_by_key(|at| std::cmp::Reverse((units[*at].is_core, units[*at].cost, *at)));
+    // Those who would be evicted are spared first, then what leaves anyhow and others may have.
+    order.sort_by_key(|at| std::cmp::Reverse((!units[*at].is_leaving, units[*at].is_core, units[*at].cost, *at)));
     for at in order {
         let is_bound = |other: &usize| units[*other].is_core && units[*other].gang == units[at].gang;
-        if units[at].is_leaving || (!units[at].is_core && chosen.iter().any(is_bound)) {
+        if !units[at].is_core && chosen.iter().any(is_bound) {
             continue;
         }
         let rest: Vec<usize> = chosen.iter().copied().filter(|other| *other != at).collect();

@@ -2,7 +2,7 @@
 
 use super::amounts::{Amounts, add, get};
 use super::ask::{Ask, priority, role_minima};
-use super::objects::{Gang, GangId, Pod, PodId, State};
+use super::objects::{Gang, GangId, Key, Pod, PodId, State};
 use super::policy::Policy;
 use super::queues::Ledger;
 use super::room::Room;
@@ -34,36 +34,55 @@ pub struct Choice<'a, 'b> {
 pub fn units(choice: &Choice, ask: &Ask, cause: Cause) -> Vec<Unit> {
     let snapshot = choice.room.snapshot;
     let wanted = ask.missing(snapshot).1;
-    let mut found: Vec<((bool, i64, Reverse<i64>, i64, Reverse<i64>, String), Unit)> = Vec::new();
+    let is_in_reach = |queue: &str, class: &str| match cause {
+        Cause::Preempt => {
+            *queue == *ask.group.queue
+                && (priority(snapshot, class) < ask.priority || !snapshot.policy.victims.by_priority)
+        }
+        Cause::Reclaim => *queue != *ask.group.queue && snapshot.queues.get(queue).is_some_and(|q| q.is_reclaimable),
+    };
+    if !snapshot.standing.holding.keys().any(|(queue, class)| is_in_reach(queue, class)) {
+        return Vec::new();
+    }
+    // What is placed in this round is not evicted in it.
+    let placed: BTreeSet<Option<GangId>> = choice.room.put_pods().map(|pod| snapshot.pods[pod].gang).collect();
+    let mut units: Vec<Unit> = Vec::new();
+    let mut ranks: Vec<[i64; 5]> = Vec::new();
     for (id, gang) in snapshot.gangs.iter() {
         let Some(group) = gang.group.as_ref().filter(|_| id != ask.id && !gang.allocated.is_empty()) else { continue };
-        let Some(queue) = choice.ledger.find(&group.queue) else { continue };
-        let own = priority(snapshot, group);
-        let is_in_reach = match cause {
-            Cause::Preempt => queue == ask.queue && (own < ask.priority || !snapshot.policy.victims.by_priority),
-            Cause::Reclaim => queue != ask.queue && snapshot.queues.get(&group.queue).is_some_and(|q| q.is_reclaimable),
+        if placed.contains(&Some(id)) {
+            continue;
+        }
+        let Some(queue) = choice.ledger.find(&group.queue).filter(|_| is_in_reach(&group.queue, &group.class)) else {
+            continue;
         };
         let shares = |amount: (usize, &i64)| amount.0 > 0 && *amount.1 > 0 && get(&gang.allocated, amount.0) > 0;
         let is_useful = wanted.iter().enumerate().any(shares);
-        if !is_in_reach || !is_useful || !outranks(choice, ask, gang, &wanted) {
+        if !is_useful || !outranks(choice, ask, gang, &wanted) {
             continue;
         }
         let share = if cause == Cause::Reclaim { choice.ledger.share(queue) } else { 0 };
         for unit in units_of(choice, id, gang, queue) {
             let newest = unit.pods.iter().filter_map(|pod| snapshot.pods[*pod].started).max().unwrap_or(0);
-            let key = (unit.is_core, own, Reverse(share), unit.cost, Reverse(newest), unit_name(snapshot, gang, &unit));
-            found.push((key, unit));
+            let own = priority(snapshot, &group.class);
+            ranks.push([i64::from(unit.is_core), own, -share, unit.cost, -newest]);
+            units.push(unit);
         }
     }
-    found.sort_by(|a, b| a.0.cmp(&b.0));
-    let units = found.into_iter().map(|(_, unit)| unit).collect();
+    let mut order: Vec<usize> = (0..units.len()).collect();
+    order.sort_by(|a, b| {
+        ranks[*a].cmp(&ranks[*b]).then_with(|| name(snapshot, &units[*a]).cmp(&name(snapshot, &units[*b])))
+    });
+    let mut units: Vec<Option<Unit>> = units.into_iter().map(Some).collect();
+    let units = order.into_iter().filter_map(|at| units[at].take()).collect();
     let units = within_budgets(snapshot, units);
     if cause == Cause::Reclaim { within_shares(choice.ledger, units, &wanted) } else { units }
 }
 
-fn unit_name(snapshot: &Snapshot, gang: &Gang, unit: &Unit) -> String {
-    let last = unit.pods.first().map(|pod| u32::MAX - snapshot.pods[*pod].index).unwrap_or(0);
-    format!("{} {last:010} {}", gang.key, unit.pods.first().map_or("", |pod| &snapshot.pods[*pod].key.name))
+/// Of equal units of one gang the pod with the highest number goes first.
+fn name<'a>(snapshot: &'a Snapshot, unit: &Unit) -> Option<(&'a Key, Reverse<u32>, &'a Key)> {
+    let pod = &snapshot.pods[*unit.pods.first()?];
+    Some((&snapshot.gangs[pod.gang?].key, Reverse(pod.index), &pod.key))
 }
 
 /// drf: the preemptor's share after its gain is not above the victim's.
@@ -128,17 +147,18 @@ fn units_of(choice: &Choice, id: GangId, gang: &Gang, queue: usize) -> Vec<Unit>
             core.push(*pod);
         }
     }
-    let unit = |pods: Vec<PodId>, is_core| {
+    let unit = |pods: Vec<PodId>, holding: &[PodId], is_core| {
         let mut held = Amounts::new();
-        pods.iter().for_each(|pod| add(&mut held, &snapshot.shapes[snapshot.pods[*pod].shape].request));
+        holding.iter().for_each(|pod| add(&mut held, &snapshot.shapes[snapshot.pods[*pod].shape].request));
         let lost = |pod: &PodId| choice.now - snapshot.pods[*pod].started.unwrap_or(choice.now);
         let cost = pods.iter().map(lost).sum();
         Unit { gang: Some(id), queue: Some(queue), pods, is_core, cost, held, until: None, is_leaving: false }
     };
     let is_whole_free = snapshot.policy.victims.whole_gangs && !core.is_empty() && core.iter().all(can_go);
-    let mut units: Vec<Unit> = surplus.into_iter().map(|pod| unit(vec![pod], false)).collect();
+    let mut units: Vec<Unit> = surplus.iter().map(|pod| unit(vec![*pod], &[*pod], false)).collect();
     if is_whole_free {
-        units.push(unit(core, true));
+        // Nothing is left of a gang without its minimum, but what its surplus holds is counted there.
+        units.push(unit([core.clone(), surplus].concat(), &core, true));
     }
     units
 }
@@ -149,18 +169,23 @@ fn within_budgets(snapshot: &Snapshot, units: Vec<Unit>) -> Vec<Unit> {
         return units;
     }
     let mut left: Vec<i64> = snapshot.budgets.values().map(|budget| budget.allowed).collect();
+    let mut spent: BTreeSet<PodId> = BTreeSet::new();
     let mut spend = |unit: &Unit| {
         let mut after = left.clone();
         for (budget, left) in snapshot.budgets.values().zip(&mut after) {
             let is_meant = |pod: &&PodId| {
+                let is_spent = spent.contains(*pod);
                 let pod = &snapshot.pods[**pod];
-                *budget.namespace == *pod.key.namespace && budget.selector.matches_with(|key| pod.labels.get(key))
+                !is_spent
+                    && *budget.namespace == *pod.key.namespace
+                    && budget.selector.matches_with(|key| pod.labels.get(key))
             };
             *left -= i64::try_from(unit.pods.iter().filter(is_meant).count()).unwrap_or(i64::MAX);
         }
         let is_borne = after.iter().zip(&left).all(|(after, before)| *after >= 0 || after == before);
         if is_borne {
             left = after;
+            spent.extend(&unit.pods);
         }
         is_borne
     };

@@ -1,9 +1,11 @@
 //! Cases and laws of the gang scheduler, on a small world that obeys placements.
 
 mod world;
+mod land;
 mod basic;
 mod nodes;
 mod queue_cases;
 mod gang_cases;
+mod rule_cases;
 mod laws;
 mod oracle;
