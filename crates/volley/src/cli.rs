@@ -2,6 +2,7 @@
 //!
 //! A verb is a struct of arguments with `run`; adding one means a file, a line in `Verb` and a line in `Cli::run`.
 
+use crate::check::Check;
 use crate::cluster::ClusterVerb;
 use crate::completions::Completions;
 use crate::down::Down;
@@ -68,6 +69,7 @@ enum Verb {
     Vcjob(VcjobVerb),
     Vcqueue(VcqueueVerb),
     Logs(Logs),
+    Check(Check),
     Kubeconfig(Kubeconfig),
     Completions(Completions),
     Version(Version),
@@ -89,6 +91,7 @@ impl Cli {
             Verb::Vcjob(verb) => verb.run(&home()?),
             Verb::Vcqueue(verb) => verb.run(&home()?),
             Verb::Logs(verb) => verb.run(&home()?),
+            Verb::Check(verb) => verb.run(),
             Verb::Kubeconfig(verb) => verb.run(&home()?),
             Verb::Completions(verb) => verb.run(),
             Verb::Version(verb) => verb.run(),
