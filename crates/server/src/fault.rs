@@ -12,13 +12,15 @@ use volley_plan::people::{Decision, Role};
 pub struct Fault {
     pub status: StatusCode,
     pub message: String,
+    /// After how many seconds asking again may help.
+    pub retry_after_s: Option<u64>,
 }
 
 pub type Result<T> = std::result::Result<T, Fault>;
 
 impl Fault {
     pub fn new(status: StatusCode, message: impl Into<String>) -> Fault {
-        Fault { status, message: message.into() }
+        Fault { status, message: message.into(), retry_after_s: None }
     }
 
     pub fn bad(message: impl Into<String>) -> Fault {
@@ -27,6 +29,12 @@ impl Fault {
 
     pub fn missing(what: impl std::fmt::Display) -> Fault {
         Fault::new(StatusCode::NOT_FOUND, format!("{what} was not found"))
+    }
+
+    /// Asked too often; whole seconds, because the header has no smaller ones.
+    pub fn too_often(message: impl Into<String>, wait: std::time::Duration) -> Fault {
+        let seconds = wait.as_secs().saturating_add(1);
+        Fault { retry_after_s: Some(seconds), ..Fault::new(StatusCode::TOO_MANY_REQUESTS, message) }
     }
 
     pub fn conflict(message: impl Into<String>) -> Fault {

@@ -9,10 +9,16 @@ use crate::down::Down;
 use crate::gpus::Gpus;
 use crate::home::Home;
 use crate::image::ImageVerb;
+use crate::job::JobVerb;
 use crate::kubeconfig::Kubeconfig;
 use crate::logging::LogFormat;
+use crate::login::LoginVerb;
 use crate::logs::Logs;
 use crate::operator::OperatorVerb;
+use crate::people::{AuditVerb, KeyVerb, TeamVerb, UserVerb};
+use crate::ps::Ps;
+use crate::queue::QueueVerb;
+use crate::run::RunVerb;
 use crate::server::ServerVerb;
 use crate::status::StatusVerb;
 use crate::up::Up;
@@ -64,6 +70,15 @@ enum Verb {
     Cluster(ClusterVerb),
     Operator(OperatorVerb),
     Server(ServerVerb),
+    Login(LoginVerb),
+    Ps(Ps),
+    Queue(QueueVerb),
+    Job(JobVerb),
+    Run(RunVerb),
+    User(UserVerb),
+    Team(TeamVerb),
+    Key(KeyVerb),
+    Audit(AuditVerb),
     Image(ImageVerb),
     Gpus(Gpus),
     Vcjob(VcjobVerb),
@@ -86,6 +101,15 @@ impl Cli {
             Verb::Cluster(verb) => verb.run(&global, &home()?),
             Verb::Operator(verb) => verb.run(&global),
             Verb::Server(verb) => verb.run(&global, &home()?),
+            Verb::Login(verb) => verb.run(&home()?),
+            Verb::Ps(verb) => verb.run(&home()?),
+            Verb::Queue(verb) => verb.run(&home()?),
+            Verb::Job(verb) => verb.run(&home()?),
+            Verb::Run(verb) => verb.run(&home()?),
+            Verb::User(verb) => verb.run(&home()?),
+            Verb::Team(verb) => verb.run(&home()?),
+            Verb::Key(verb) => verb.run(&home()?),
+            Verb::Audit(verb) => verb.run(&home()?),
             Verb::Image(verb) => verb.run(&home()?),
             Verb::Gpus(verb) => verb.run(&home()?),
             Verb::Vcjob(verb) => verb.run(&home()?),

@@ -8,6 +8,8 @@ use clap::Args;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
+use volley_plan::people::rate::Rate;
+use volley_server::http::limits::Rates;
 use volley_server::{Server, Settings};
 
 const EXAMPLES: &str = "\
@@ -38,6 +40,9 @@ pub struct ServerVerb {
     /// What clients call this server in the links that it hands out [default: http://ADDRESS]
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
+    /// How many requests a second one API key may send
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..))]
+    requests_per_second: u32,
     /// The name of the user that a new server has
     #[arg(long, value_name = "NAME", default_value = "volley")]
     user: String,
@@ -59,17 +64,22 @@ impl ServerVerb {
     }
 
     async fn serve(self, home: &Home) -> Result<()> {
+        let per_second = f64::from(self.requests_per_second);
         let server = Server::start(Settings {
-            folder: home.folder().join("server"),
+            folder: home.server(),
             listen: self.listen,
             database: self.database,
             blobs: self.blobs,
             public_url: self.public_url,
             first_user: self.user,
             first_key: None,
+            rates: Rates { key: Rate { per_second, burst: 2.0 * per_second }, ..Rates::default() },
         })
         .await?;
         eprintln!("listening on {}", server.url());
+        if let Some(link) = server.first_link() {
+            eprintln!("sign in: {link} (works once)");
+        }
         let mut terminate = signal(SignalKind::terminate())?;
         tokio::select! {
             interrupted = tokio::signal::ctrl_c() => interrupted?,

@@ -32,6 +32,8 @@ mod admission;
 mod round;
 mod blocked;
 pub mod report;
+pub mod torn;
+pub mod chores;
 
 #[cfg(test)]
 mod tests;

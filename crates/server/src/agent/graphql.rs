@@ -53,7 +53,7 @@ pub struct LaunchAgent {
 }
 
 impl LaunchAgent {
-    fn new(agent: Agent) -> LaunchAgent {
+    pub fn new(agent: Agent) -> LaunchAgent {
         let queues: Vec<String> = serde_json::from_str(&agent.queues).unwrap_or_default();
         LaunchAgent {
             id: ids::encode("LaunchAgent", agent.id),

@@ -56,7 +56,8 @@ pub async fn record(write: &mut Write, event: Event<'_>, now: Timestamp) -> Resu
 
 /// Notes who did what, for deeds that change what others may do or find.
 pub async fn audit(write: &mut Write, caller: &Caller, deed: &str, subject: &str, now: Timestamp) -> Result<()> {
-    let sql = "INSERT INTO audit (at, user_id, deed, subject, detail) VALUES ($1, $2, $3, $4, '')";
-    write.run(sql, args![now, caller.user.id, deed, subject]).await?;
+    let sql = "INSERT INTO audit (at, user_id, deed, subject, detail, address) VALUES ($1, $2, $3, $4, '', $5)";
+    let address = caller.address.map(|address| address.to_string());
+    write.run(sql, args![now, caller.user.id, deed, subject, address]).await?;
     Ok(())
 }

@@ -13,6 +13,9 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 
+/// W&B's longest document has some twenty kilobytes; what is large is in the variables, which are not parsed as a language.
+const QUERY_MAX: usize = 256 << 10;
+
 #[derive(Deserialize)]
 struct Body {
     query: String,
@@ -30,6 +33,10 @@ pub struct Answer {
 pub async fn execute(schema: &Schema, shared: &Shared, caller: Caller, body: &[u8]) -> Result<Answer, Fault> {
     let body: Body = serde_json::from_slice(body)
         .map_err(|error| Fault::bad(format!("the body is not a GraphQL request: {error}")))?;
+    if body.query.len() > QUERY_MAX {
+        let message = format!("the GraphQL document has more than {QUERY_MAX} bytes; hint: send values as variables");
+        return Err(Fault::new(StatusCode::PAYLOAD_TOO_LARGE, message));
+    }
     let mut variables = Variables::from_json(body.variables.unwrap_or_default());
     let document = parse_query(&body.query).ok();
     let mut request = Request::new(body.query).data(shared.clone()).data(caller);

@@ -1,12 +1,18 @@
 //! People: users and service accounts, their entities and roles, and the keys by which they are known.
 
+pub mod audit;
 pub mod graphql;
+pub mod keyring;
 pub mod keys;
+pub mod password;
 pub mod rest;
+pub mod sessions;
 pub mod store;
+pub mod teams;
 
 use crate::fault::{Fault, Result};
 use std::fmt::Display;
+use std::net::IpAddr;
 use volley_plan::people::{Asker, Decision, Deed, EntityId, Thing, decide};
 
 #[derive(Clone, Debug)]
@@ -30,11 +36,21 @@ pub struct Entity {
     pub is_team: bool,
 }
 
-/// Somebody whose key was recognised. Whatever a request does, it asks here first.
+/// By what somebody was recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Way {
+    Key(i64),
+    Session(i64),
+}
+
+/// Somebody who was recognised. Whatever a request does, it asks here first.
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub user: User,
     pub asker: Asker,
+    pub way: Way,
+    /// From where.
+    pub address: Option<IpAddr>,
 }
 
 impl Caller {

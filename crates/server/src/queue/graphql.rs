@@ -2,6 +2,7 @@
 
 use super::items::{self, Item, Report};
 use super::{Config, Queue as Record, store};
+use crate::agent::{self, graphql::LaunchAgent};
 use crate::connection;
 use crate::fault::Result;
 use crate::graphql::Asked as _;
@@ -122,6 +123,12 @@ impl RunQueue {
     async fn external_links(&self) -> Option<Json> {
         serde_json::from_str(&self.0.links).ok().map(Json)
     }
+    /// The agents that said they serve this queue, those heard of last first.
+    async fn launch_agents(&self, ctx: &Context<'_>) -> Result<Vec<LaunchAgent>> {
+        let id = ids::encode("RunQueue", self.0.id);
+        let agents = agent::store::of_queue(&ctx.shared().database, self.0.project_id, &id, PAGE_DEFAULT).await?;
+        Ok(agents.into_iter().map(LaunchAgent::new).collect())
+    }
     async fn run_queue_item(&self, ctx: &Context<'_>, id: ID) -> Result<Option<RunQueueItem>> {
         let Some((number, _)) = ids::decode_lease(&id) else {
             return Ok(None);
@@ -164,11 +171,23 @@ impl RunQueueItem {
     async fn priority(&self) -> Option<i32> {
         i32::try_from(self.0.priority).ok()
     }
+    /// Why it is not handed out although it is its turn: a quota, in one sentence. Not in W&B's schema.
+    async fn waiting_for(&self) -> Option<&str> {
+        let is_pending = self.0.life.shown(Timestamp::now()) == State::Pending;
+        self.0.waiting.as_deref().filter(|_| is_pending)
+    }
+    /// As many GPUs as it asks for. Not in W&B's schema.
+    async fn gpus(&self) -> i32 {
+        i32::try_from(self.0.gpus).unwrap_or(i32::MAX)
+    }
     async fn run_spec(&self) -> Json {
         Json(spec::shown(self.0.spec()))
     }
     async fn created_at(&self) -> DateTime {
         DateTime(self.0.created_at)
+    }
+    async fn template_variable_values(&self) -> Option<Json> {
+        serde_json::from_str(&self.0.template_values).ok().map(Json)
     }
     async fn error(&self) -> Option<RunQueueItemError> {
         let Report { message, stage, file_paths } = self.0.error()?;

@@ -5,13 +5,16 @@ pub mod input;
 pub mod items;
 pub mod mutation;
 pub mod push;
+pub mod quota;
+pub mod rest;
 pub mod store;
 
 use crate::Shared;
 use crate::fault::{Fault, Result};
 use crate::people::Caller;
 use crate::project::{self, Path};
-use volley_plan::people::{Decision, Deed, EntityId, Thing, UserId};
+use std::collections::BTreeMap;
+use volley_plan::people::{Decision, Deed, EntityId, Role, Thing, UserId};
 
 #[derive(Clone, Debug)]
 pub struct Queue {
@@ -28,6 +31,10 @@ pub struct Queue {
     pub links: String,
     pub user_id: i64,
     pub maker: String,
+    /// The own entity of whoever made it.
+    pub maker_entity: i64,
+    /// Members who have a role of their own for this queue.
+    pub grants: BTreeMap<UserId, Role>,
 }
 
 /// The resource that a queue's work runs on, its config, and the variables in it.
@@ -44,7 +51,21 @@ pub struct Config {
 
 impl Queue {
     pub fn thing(&self) -> Thing {
-        Thing { entity: EntityId(self.entity_id), maker: Some(UserId(self.user_id)), is_private: self.access == "USER" }
+        Thing {
+            entity: EntityId(self.entity_id),
+            maker: Some(UserId(self.user_id)),
+            is_private: self.is_private(),
+            grants: self.grants.clone(),
+        }
+    }
+
+    pub fn is_private(&self) -> bool {
+        self.access == "USER"
+    }
+
+    /// Whose members are told what happens in it: of a private queue, its maker alone.
+    pub fn audience(&self) -> i64 {
+        if self.is_private() { self.maker_entity } else { self.entity_id }
     }
 
     pub fn has_priorities(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Putting work into a queue. Both mutations come here, so both refuse the same.
 
-use super::{Queue, items, store};
+use super::{Queue, items, quota, store};
 use crate::Shared;
 use crate::fault::{Fault, Result};
 use crate::people::Caller;
@@ -30,7 +30,9 @@ pub async fn push(shared: &Shared, caller: &Caller, queue: &Queue, asked: &Asked
         other => Fault::bad(other.to_string()),
     })?;
     let mut write = shared.database.write().await?;
-    let id = items::insert(&mut write, queue, &resolved, caller.user.id, Timestamp::now()).await?;
+    let now = Timestamp::now();
+    let id = items::insert(&mut write, queue, &resolved, caller.user.id, now).await?;
+    quota::note(&mut write, queue, (id, &resolved.spec), caller.user.id, now).await?;
     write.commit().await?;
     shared.news.announce();
     Ok((id, resolved))

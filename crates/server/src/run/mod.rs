@@ -3,6 +3,7 @@
 pub mod graphql;
 pub mod lines;
 pub mod names;
+pub mod rest;
 pub mod store;
 pub mod stream;
 pub mod upsert;

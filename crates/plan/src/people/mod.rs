@@ -2,6 +2,10 @@
 //!
 //! Every resolver and every route of the server asks `decide`. Things belong to an entity (a person's own, or a team's);
 //! a person has a role in an entity. What somebody may not even see is `Hidden`, and is answered as if it did not exist.
+//! `quota` decides how much of what was submitted may run at a time, `rate` how often somebody may ask.
+
+pub mod quota;
+pub mod rate;
 
 use std::collections::BTreeMap;
 
@@ -89,19 +93,27 @@ impl Deed {
 }
 
 /// What it is to be done to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thing {
     pub entity: EntityId,
     /// Who made it, for things that their maker may manage.
     pub maker: Option<UserId>,
-    /// Whether only its maker may see it: a queue with access `USER`.
+    /// Whether a role in the entity does not count for it: a queue with access `USER`.
     pub is_private: bool,
+    /// Members of the entity who have a role of their own for this thing.
+    pub grants: BTreeMap<UserId, Role>,
 }
 
 impl Thing {
     /// Anything of an entity that has no rules of its own.
     pub fn of(entity: EntityId) -> Thing {
-        Thing { entity, maker: None, is_private: false }
+        Thing { entity, maker: None, is_private: false, grants: BTreeMap::new() }
+    }
+
+    /// What somebody with this role in the entity is for this thing: a grant adds to the role and never takes away.
+    fn role(&self, user: UserId, in_entity: Role) -> Option<Role> {
+        let counts = !self.is_private || self.maker == Some(user);
+        counts.then_some(in_entity).max(self.grants.get(&user).copied())
     }
 }
 
@@ -123,17 +135,17 @@ pub fn decide(asker: &Asker, deed: Deed, thing: &Thing) -> Decision {
     let Some(role) = asker.roles.get(&thing.entity) else {
         return Decision::Hidden;
     };
-    let is_maker = thing.maker == Some(asker.user);
-    if thing.is_private && !is_maker {
+    let Some(role) = thing.role(asker.user, *role) else {
         return Decision::Hidden;
-    }
+    };
+    let is_maker = thing.maker == Some(asker.user);
     let needs = match deed {
         // A maker who was made a viewer since then has lost the right to change it.
         Deed::ManageQueue if is_maker => Some(Role::Member),
         _ => deed.least(),
     };
     match needs {
-        Some(least) if *role >= least => Decision::Yes,
+        Some(least) if role >= least => Decision::Yes,
         _ => Decision::No { needs },
     }
 }
@@ -180,11 +192,28 @@ mod tests {
     // QUE-6
     #[test]
     fn a_maker_manages_his_queue_and_a_private_one_is_seen_by_nobody_else() {
-        let made = Thing { entity: OURS, maker: Some(ALICE), is_private: true };
+        let made = Thing { maker: Some(ALICE), is_private: true, ..Thing::of(OURS) };
         assert_eq!(decide(&asker(Role::Member), Deed::ManageQueue, &made), Decision::Yes);
         assert_eq!(decide(&asker(Role::Viewer), Deed::ManageQueue, &made), Decision::No { needs: Some(Role::Member) });
         let foreign = Thing { maker: Some(UserId(11)), ..made };
         assert_eq!(decide(&asker(Role::Admin), Deed::See, &foreign), Decision::Hidden);
+    }
+
+    // QUE-6
+    #[test]
+    fn a_grant_opens_one_queue_to_one_member_and_to_nobody_outside() {
+        let granted = |role| Thing { is_private: true, grants: BTreeMap::from([(ALICE, role)]), ..Thing::of(OURS) };
+        assert_eq!(decide(&asker(Role::Viewer), Deed::See, &granted(Role::Viewer)), Decision::Yes);
+        assert_eq!(
+            decide(&asker(Role::Viewer), Deed::Submit, &granted(Role::Viewer)),
+            Decision::No { needs: Some(Role::Member) }
+        );
+        assert_eq!(decide(&asker(Role::Viewer), Deed::Submit, &granted(Role::Member)), Decision::Yes);
+        assert_eq!(decide(&asker(Role::Viewer), Deed::ManageQueue, &granted(Role::Admin)), Decision::Yes);
+        let lesser = Thing { grants: BTreeMap::from([(ALICE, Role::Viewer)]), ..Thing::of(OURS) };
+        assert_eq!(decide(&asker(Role::Member), Deed::Submit, &lesser), Decision::Yes, "a grant takes nothing away");
+        let stranger = Asker { user: ALICE, is_admin: false, roles: BTreeMap::new() };
+        assert_eq!(decide(&stranger, Deed::See, &granted(Role::Admin)), Decision::Hidden);
     }
 
     #[test]
