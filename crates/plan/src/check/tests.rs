@@ -301,6 +301,18 @@ fn what_the_cluster_has_is_asked() {
     assert!(check(text, &facts).findings.is_empty());
 }
 
+// G-15, G-28, L-27
+#[test]
+fn rules_about_launches_are_for_what_is_launched() {
+    let pod = "spec:\n  template:\n    spec:\n      serviceAccountName: a\n      containers: [{name: a, image: b}]\n";
+    let deployment = format!("apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: a}}\n{pod}");
+    assert!(codes(&deployment).is_empty(), "{:?}", codes(&deployment));
+    let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: a}\n";
+    assert!(codes(role).is_empty());
+    let custom = format!("apiVersion: example.com/v1\nkind: Thing\nmetadata: {{name: a}}\n{pod}");
+    assert_eq!(codes(&custom), ["G-15", "G-28", "L-27"]);
+}
+
 // G-28
 #[test]
 fn what_is_forbidden_is_told_where_it_stands() {
