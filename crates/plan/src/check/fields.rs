@@ -37,7 +37,7 @@ pub fn check(text: &str, root: &Node, facts: &Facts, raws: &mut Vec<Raw>) {
 }
 
 /// A key that stands twice in one object.
-fn repeated(text: &str, node: &Node, raws: &mut Vec<Raw>) {
+pub fn repeated(text: &str, node: &Node, raws: &mut Vec<Raw>) {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     for entry in node.entries() {
         if let Some(first) = seen.get(entry.key.as_str()) {

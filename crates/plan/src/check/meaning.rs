@@ -339,7 +339,7 @@ fn command_word(word: &Node, path: &str, raws: &mut Vec<Raw>) {
 }
 
 /// Values that somebody was meant to fill in.
-fn placeholders(node: &Node, path: &str, raws: &mut Vec<Raw>) {
+pub fn placeholders(node: &Node, path: &str, raws: &mut Vec<Raw>) {
     let is_command = path.ends_with("command") || path.ends_with("args");
     if let (Some(text), false) = (node.text(), is_command)
         && let Some(found) = placeholder(text)

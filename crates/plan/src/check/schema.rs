@@ -24,11 +24,11 @@ pub enum Form {
 const AGENT_KEYS: [&str; 6] = ["queues", "max_jobs", "max_schedulers", "environment", "registry", "secure_mode"];
 const CHART_KEYS: [&str; 4] = ["launchConfig", "additionalTargetNamespaces", "gitCreds", "azureStorageAccessKey"];
 
-/// The wrapper that the manifest is in, if it is the only thing there.
+/// The manifest, and the outermost wrapper that it is in, if that is the only thing there.
 pub fn unwrapped(root: &Node) -> (&Node, Option<&str>) {
     match root.entries() {
         [only] if matches!(only.key.as_str(), "kubernetes" | "resource_args") && only.value.is_map() => {
-            (&only.value, Some(&only.key))
+            (unwrapped(&only.value).0, Some(&only.key))
         }
         _ => (root, None),
     }
