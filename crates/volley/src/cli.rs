@@ -2,6 +2,7 @@
 //!
 //! A verb is a struct of arguments with `run`; adding one means a file, a line in `Verb` and a line in `Cli::run`.
 
+use crate::check::Check;
 use crate::cluster::ClusterVerb;
 use crate::completions::Completions;
 use crate::down::Down;
@@ -87,6 +88,7 @@ enum Verb {
     Logs(Logs),
     Why(Why),
     Simulate(Simulate),
+    Check(Check),
     Kubeconfig(Kubeconfig),
     Completions(Completions),
     Version(Version),
@@ -119,6 +121,7 @@ impl Cli {
             Verb::Logs(verb) => verb.run(&home()?),
             Verb::Why(verb) => verb.run(&home()?),
             Verb::Simulate(verb) => verb.run(&home()?),
+            Verb::Check(verb) => verb.run(),
             Verb::Kubeconfig(verb) => verb.run(&home()?),
             Verb::Completions(verb) => verb.run(),
             Verb::Version(verb) => verb.run(),

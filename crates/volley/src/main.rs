@@ -25,6 +25,7 @@ mod gpus;
 mod vcjob;
 mod vcqueue;
 mod logs;
+mod check;
 mod target;
 mod kubeconfig;
 mod completions;

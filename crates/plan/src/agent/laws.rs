@@ -120,6 +120,7 @@ impl World {
             pods: self.objects.iter().filter(of_item).filter(|(_, object)| object.has_pod).count(),
             has_helpers: self.helpers.contains_key(&index),
             trouble: None,
+            lacks_run: false,
         }
     }
 
@@ -146,7 +147,7 @@ impl World {
             }
             Deed::Acknowledge if !is_held => return false,
             Deed::Acknowledge => item.standing = Standing::Claimed,
-            Deed::Build => (),
+            Deed::Build | Deed::CancelBuild => (),
             Deed::Submit if !is_held => return false,
             Deed::Submit => {
                 self.helpers.insert(index, false);

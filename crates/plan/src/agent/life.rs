@@ -74,6 +74,8 @@ pub struct Seen {
     /// Secrets or services of the item are there.
     pub has_helpers: bool,
     pub trouble: Option<Trouble>,
+    /// The queue wants every launch to track a run, and none has appeared.
+    pub lacks_run: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,6 +84,7 @@ pub enum Deed {
     Adopt,
     Acknowledge,
     Build,
+    CancelBuild,
     /// Secrets, services, then the workload; what is there already stays.
     Submit,
     /// Make the workload the owner of its secrets and services.
@@ -196,6 +199,7 @@ fn stop(seen: &Seen) -> Plan {
         Some(workload) if !workload.is_being_deleted => Plan::of([Deed::Delete]),
         _ if seen.pods > 0 => Plan::wait(format!("{} pods are stopping", seen.pods)),
         Some(_) => Plan::of([Deed::Stopped, Deed::Release, Deed::Sweep]),
+        None if seen.image == Image::Building => Plan::of([Deed::CancelBuild, Deed::Stopped, Deed::Sweep]),
         None => Plan::of([Deed::Stopped, Deed::Sweep]),
     }
 }
@@ -224,7 +228,7 @@ fn track(seen: &Seen, workload: &Workload, timers: &Timers, now: Timestamp) -> P
         return deleted(seen, workload);
     }
     match workload.state {
-        State::Finished => settle(Deed::Finish),
+        State::Finished => settle(finished(seen)),
         State::Failed if workload.is_disrupted => preempted(seen),
         State::Failed => {
             let reason = workload.failure.clone().unwrap_or_else(|| "the workload failed".to_owned());
@@ -237,6 +241,12 @@ fn track(seen: &Seen, workload: &Workload, timers: &Timers, now: Timestamp) -> P
             going_on(seen, workload, timers, now)
         }
     }
+}
+
+/// Success is the workload's own, unless the queue asks for more (L-21).
+fn finished(seen: &Seen) -> Deed {
+    let reason = "it ended well without tracking a run, which its queue asks for".to_owned();
+    if seen.lacks_run { Deed::Fail { stage: Stage::Run, reason } } else { Deed::Finish }
 }
 
 /// The end is told first, then the workload is let go.
@@ -259,7 +269,7 @@ fn deleted(seen: &Seen, workload: &Workload) -> Plan {
     }
     match (&workload.verdict, workload.state) {
         (Some(reason), _) => settle(Deed::Fail { stage: Stage::Agent, reason: reason.clone() }),
-        (None, State::Finished) => settle(Deed::Finish),
+        (None, State::Finished) => settle(finished(seen)),
         (None, _) if workload.is_disrupted => preempted(seen),
         (None, State::Failed) => {
             let reason = workload.failure.clone().unwrap_or_else(|| "the workload failed".to_owned());

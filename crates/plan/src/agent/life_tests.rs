@@ -17,6 +17,7 @@ fn claimed() -> Seen {
         pods: 0,
         has_helpers: false,
         trouble: None,
+        lacks_run: false,
     }
 }
 
@@ -80,6 +81,8 @@ fn what_cannot_start_fails_with_its_reason() {
 #[test]
 fn an_end_is_told_before_the_workload_is_let_go() {
     assert_eq!(deeds(&running(State::Finished), 0), [Deed::Finish, Deed::Release, Deed::Sweep]);
+    let untracked = Seen { lacks_run: true, ..running(State::Finished) };
+    assert!(matches!(deeds(&untracked, 0)[0], Deed::Fail { stage: Stage::Run, .. }));
     let mut seen = running(State::Failed);
     seen.workload.as_mut().unwrap().failure = Some("exit code 3".into());
     assert_eq!(deeds(&seen, 0), [fail(Stage::Run, "exit code 3"), Deed::Release, Deed::Sweep]);
@@ -114,7 +117,8 @@ fn stopped_is_said_when_nothing_runs_any_more() {
     assert_eq!(deeds(&stopping, 0), [Deed::Stopped, Deed::Release, Deed::Sweep]);
     stopping.workload = None;
     assert_eq!(deeds(&stopping, 0), [Deed::Stopped, Deed::Sweep], "gone is as good as deleted");
-    assert_eq!(deeds(&asked(Seen { image: Image::Building, ..claimed() }), 0), [Deed::Stopped, Deed::Sweep]);
+    let building = asked(Seen { image: Image::Building, ..claimed() });
+    assert_eq!(deeds(&building, 0), [Deed::CancelBuild, Deed::Stopped, Deed::Sweep]);
 }
 
 // K-75, K-76

@@ -4,6 +4,7 @@ use super::schema::{self, Form};
 use super::tree::{Entry, Kind, Node};
 use super::{Facts, Raw, Severity, moves, pods, source, words};
 use crate::launch::layers::joined;
+use std::collections::BTreeMap;
 use volley_api::kube::schema::{Scalar, Shape};
 use volley_api::kubeflow;
 
@@ -36,12 +37,15 @@ pub fn check(text: &str, root: &Node, facts: &Facts, raws: &mut Vec<Raw>) {
 }
 
 /// A key that stands twice in one object.
-fn repeated(text: &str, node: &Node, raws: &mut Vec<Raw>) {
-    for (index, entry) in node.entries().iter().enumerate() {
-        if let Some(first) = node.entries()[..index].iter().find(|other| other.key == entry.key) {
-            let (line, _) = source::Lines::new(text).place(first.key_span.start);
+pub fn repeated(text: &str, node: &Node, raws: &mut Vec<Raw>) {
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    for entry in node.entries() {
+        if let Some(first) = seen.get(entry.key.as_str()) {
+            let (line, _) = source::Lines::new(text).place(*first);
             let message = format!("key `{}` stands in line {line} already; the last one would win", entry.key);
             raws.push(Raw::new("G-11", Severity::Error, entry.key_span.start, message).path(&entry.key));
+        } else {
+            seen.insert(&entry.key, entry.key_span.start);
         }
         repeated(text, &entry.value, raws);
     }

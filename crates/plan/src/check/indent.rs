@@ -25,7 +25,10 @@ pub fn lost(text: &str) -> Option<Vec<Raw>> {
     let first = lines.first().map_or(0, |line| line.at);
     let message = "all indentation is lost, as when text is copied from a page, so nothing is nested any more";
     let mut raw = Raw::new("G-02", Severity::Error, first, message);
-    if let Some(indents) = rebuild(&lines) {
+    let indents = rebuild(&lines);
+    // Without nesting, the tree tells of repeated keys itself.
+    let repeated = if indents.is_some() { repeated } else { Vec::new() };
+    if let Some(indents) = indents {
         raw = raw.suggest("indent it as the kind's schema has it");
         for (line, indent) in lines.iter().zip(indents).filter(|(_, indent)| *indent > 0) {
             raw = raw.fix(line.at..line.at, " ".repeat(indent));
@@ -98,6 +101,8 @@ struct Rebuild {
     stack: Vec<Frame>,
     /// The last line opened something that has nothing in it yet.
     is_open: bool,
+    /// An object that was given a key which only the object around it knows: what follows strayed along.
+    stray: Option<usize>,
 }
 
 fn rebuild(lines: &[Line<'_>]) -> Option<Vec<usize>> {
@@ -112,7 +117,7 @@ fn rebuild(lines: &[Line<'_>]) -> Option<Vec<usize>> {
     };
     let base = if wrapper.is_some() { 2 } else { 0 };
     let root = Frame { key: String::new(), shape, is_list: false, indent: base, keys: Vec::new() };
-    let mut rebuild = Rebuild { stack: vec![root], is_open: false };
+    let mut rebuild = Rebuild { stack: vec![root], is_open: false, stray: None };
     let mut indents = Vec::new();
     for (index, line) in lines.iter().enumerate() {
         if index == 0 && wrapper.is_some() {
@@ -162,8 +167,20 @@ impl Rebuild {
     fn member(&mut self, line: &Line<'_>) -> Option<usize> {
         let key = bare(line.key?);
         let top = self.stack.len() - 1;
-        let at = if self.is_open && !self.stack[top].is_list { top } else { self.choose(key, line.value)? };
+        let is_first = self.is_open && !self.stack[top].is_list;
+        let at = match is_first {
+            true => top,
+            false => {
+                let chosen = self.choose(key, line.value)?;
+                self.stray.filter(|stray| *stray == chosen + 1).unwrap_or(chosen)
+            }
+        };
         self.stack.truncate(at + 1);
+        let is_unknown = schema::member(&self.stack[at].shape, key).is_none();
+        if is_first && is_unknown {
+            self.stray = Some(at);
+        }
+        self.stray = self.stray.filter(|stray| *stray <= at);
         self.open(key, line.value);
         Some(self.stack[at].indent)
     }

@@ -53,9 +53,11 @@ impl Object<'_> {
         self.version.starts_with("batch.volcano.sh/")
     }
 
-    /// Whether pods are among what the kind makes, so that rules about containers apply.
+    /// Whether it is something that a queue launches, and none of the other things that clusters are made of.
     fn is_workload(&self) -> bool {
-        self.is_plain_job() || !self.version.is_empty() && (self.version.contains('.') || self.kind == "Pod")
+        let group = self.version.rsplit_once('/').map_or("", |(group, _)| group);
+        let is_custom = group.contains('.') && !group.ends_with(".k8s.io");
+        self.is_plain_job() || is_custom || (self.version == "v1" && self.kind == "Pod")
     }
 
     /// Training jobs make services of their names, which begin with a letter.
@@ -192,6 +194,9 @@ impl Object<'_> {
     }
 
     fn policy(&self, raws: &mut Vec<Raw>) {
+        if !self.is_workload() {
+            return;
+        }
         let judge = Judge { admin: Policy::Restricted, submitter: Policy::Restricted, queue: None };
         for refusal in safety::check(&self.root.value(), &judge) {
             let at = place(self.root, "", &refusal.path).unwrap_or(self.root.span.start);
@@ -334,7 +339,7 @@ fn command_word(word: &Node, path: &str, raws: &mut Vec<Raw>) {
 }
 
 /// Values that somebody was meant to fill in.
-fn placeholders(node: &Node, path: &str, raws: &mut Vec<Raw>) {
+pub fn placeholders(node: &Node, path: &str, raws: &mut Vec<Raw>) {
     let is_command = path.ends_with("command") || path.ends_with("args");
     if let (Some(text), false) = (node.text(), is_command)
         && let Some(found) = placeholder(text)

@@ -133,10 +133,11 @@ fn look(text: &str, facts: &Facts) -> Vec<Raw> {
     let mut later = Vec::new();
     for document in tree::parse(&mended) {
         match document {
-            Ok(root) => {
-                fields::check(&mended, &root, facts, &mut later);
-                meaning::check(&mended, &root, facts, &mut later);
+            Ok(root) if is_flat(&raws) => {
+                fields::repeated(&mended, &root, &mut later);
+                meaning::placeholders(&root, "", &mut later);
             }
+            Ok(root) => examine(&mended, &root, facts, &mut later),
             Err(problem) => later.push(Raw::new("G-00", Severity::Error, problem.at, problem.message)),
         }
     }
@@ -145,16 +146,25 @@ fn look(text: &str, facts: &Facts) -> Vec<Raw> {
     raws
 }
 
+fn examine(text: &str, root: &tree::Node, facts: &Facts, raws: &mut Vec<Raw>) {
+    fields::check(text, root, facts, raws);
+    meaning::check(text, root, facts, raws);
+}
+
+/// The indentation is lost and could not be rebuilt: where a key stands says nothing.
+fn is_flat(damage: &[Raw]) -> bool {
+    damage.iter().any(|raw| raw.code == "G-02" && raw.fix.is_empty())
+}
+
 /// Mends the text, then what can be mended of its contents, until nothing more can.
 fn fix(text: &str, facts: &Facts) -> Option<String> {
     let mut current = text.to_owned();
     for _ in 0..ROUNDS_MAX {
-        let (_, edits) = repair::repair(&current);
+        let (damage, edits) = repair::repair(&current);
         let mended = edits.apply(&current);
         let mut raws = Vec::new();
-        for root in tree::parse(&mended).into_iter().flatten() {
-            fields::check(&mended, &root, facts, &mut raws);
-            meaning::check(&mended, &root, facts, &mut raws);
+        for root in tree::parse(&mended).into_iter().flatten().filter(|_| !is_flat(&damage)) {
+            examine(&mended, &root, facts, &mut raws);
         }
         // One fix a round that moves things about; those that only change a word do not disturb each other.
         let next = Edits::compatible(raws.into_iter().map(|raw| raw.fix)).apply(&mended);

@@ -24,11 +24,11 @@ pub enum Form {
 const AGENT_KEYS: [&str; 6] = ["queues", "max_jobs", "max_schedulers", "environment", "registry", "secure_mode"];
 const CHART_KEYS: [&str; 4] = ["launchConfig", "additionalTargetNamespaces", "gitCreds", "azureStorageAccessKey"];
 
-/// The wrapper that the manifest is in, if it is the only thing there.
+/// The manifest, and the outermost wrapper that it is in, if that is the only thing there.
 pub fn unwrapped(root: &Node) -> (&Node, Option<&str>) {
     match root.entries() {
         [only] if matches!(only.key.as_str(), "kubernetes" | "resource_args") && only.value.is_map() => {
-            (&only.value, Some(&only.key))
+            (unwrapped(&only.value).0, Some(&only.key))
         }
         _ => (root, None),
     }
@@ -70,30 +70,28 @@ pub fn shape(version: &str, kind: &str) -> Option<Shape> {
     if let Some(known) = builtin::of(group, number, kind) {
         return Some(Shape::Struct(known));
     }
-    custom()
-        .iter()
-        .find(|(known, of, _)| known == version && of == kind)
-        .map(|(_, _, shape)| Shape::Struct(shape.clone()))
+    custom(version, kind).map(Shape::Struct)
 }
 
-/// Volcano's and Kubeflow's kinds. Compiled once: definitions are large.
-fn custom() -> &'static [(String, String, StructRef)] {
-    static CUSTOM: OnceLock<Vec<(String, String, StructRef)>> = OnceLock::new();
-    CUSTOM.get_or_init(|| {
-        let training =
-            kubeflow::kinds::ROWS.iter().map(|row| kubeflow::definition::definition(row, kubeflow::Rules::default()));
-        let all = volcano::definition::definitions().into_iter().chain(training);
-        all.filter_map(|definition| compiled(&definition)).collect()
-    })
+/// Volcano's and Kubeflow's kinds, each compiled once when it is first asked for: definitions are large.
+fn custom(version: &str, kind: &str) -> Option<StructRef> {
+    static TRAINING: [OnceLock<Option<StructRef>>; kubeflow::kinds::ROWS.len()] =
+        [const { OnceLock::new() }; kubeflow::kinds::ROWS.len()];
+    static VOLCANO: [OnceLock<Option<StructRef>>; volcano::kinds::KINDS.len()] =
+        [const { OnceLock::new() }; volcano::kinds::KINDS.len()];
+    let training = kubeflow::kinds::ROWS.iter().position(|row| row.name == kind);
+    if let Some(at) = training.filter(|_| version == "kubeflow.org/v1") {
+        let definition = || kubeflow::definition::definition(&kubeflow::kinds::ROWS[at], kubeflow::Rules::default());
+        return TRAINING[at].get_or_init(|| compiled(&definition(), kind)).clone();
+    }
+    let is_asked = |row: &volcano::kinds::Kind| row.kind == kind && version == format!("{}/{}", row.group, row.version);
+    let at = volcano::kinds::KINDS.iter().position(is_asked)?;
+    VOLCANO[at].get_or_init(|| compiled(volcano::definition::definitions().get(at)?, kind)).clone()
 }
 
-fn compiled(definition: &Value) -> Option<(String, String, StructRef)> {
-    let spec = &definition["spec"];
-    let version = spec["versions"].get(0)?;
-    let name = format!("{}/{}", spec["group"].as_str()?, version["name"].as_str()?);
-    let kind = spec["names"]["kind"].as_str()?.to_owned();
-    let shape = json::root(&version["schema"]["openAPIV3Schema"], &kind);
-    Some((name, kind, shape))
+fn compiled(definition: &Value, kind: &str) -> Option<StructRef> {
+    let version = definition["spec"]["versions"].get(0)?;
+    Some(json::root(&version["schema"]["openAPIV3Schema"], kind))
 }
 
 /// The shape of what stands under a key, if the key is known here.

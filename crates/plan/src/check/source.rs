@@ -46,6 +46,9 @@ pub struct Edit {
     pub text: String,
 }
 
+/// Each edit is held against all others; what is beyond this waits for the next round.
+const TOGETHER_MAX: usize = 500;
+
 /// Edits that do not touch each other, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Edits(Vec<Edit>);
@@ -68,6 +71,9 @@ impl Edits {
         let touches =
             |one: &Edit, other: &Edit| one.range.start <= other.range.end && other.range.start <= one.range.end;
         for group in groups {
+            if kept.len() > TOGETHER_MAX {
+                break;
+            }
             if group.iter().all(|edit| !kept.iter().any(|other| touches(edit, other))) {
                 kept.extend(group);
             }

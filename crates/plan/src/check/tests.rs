@@ -101,7 +101,10 @@ fn seed_001_s_security_defaults_are_misspelt_and_misplaced() {
         "{:?}",
         codes(text)
     );
-    at(text, 5, 1, "G-08");
+    at(text, 3, 2, "G-07");
+    for (line, column) in [(3, 2), (4, 1), (5, 1)] {
+        at(text, line, column, "G-08");
+    }
     at(text, 6, 27, "G-05");
     at(text, 9, 3, "G-05");
     at(text, 5, 1, "G-28");
@@ -131,6 +134,7 @@ fn seed_001_s_agent_settings_are_not_filled_in() {
     at(text, 3, 11, "G-22");
     let values = include_str!("seeds/001-values.yaml");
     at(values, 1, 1, "G-02");
+    assert_eq!(codes(values), ["G-02", "G-11", "G-22"]);
     let placeholders = check(values, &Facts::default()).findings.into_iter().filter(|finding| finding.code == "G-22");
     let lines: Vec<usize> = placeholders.map(|finding| finding.line).collect();
     let names = [
@@ -299,6 +303,27 @@ fn what_the_cluster_has_is_asked() {
     let kind = vec!["kubeflow.org/v1/PyTorchJob".to_owned()];
     let facts = Facts { kinds: Some(kind), allowed: Some(vec!["kubeflow.org/PyTorchJob".into()]), ..Facts::default() };
     assert!(check(text, &facts).findings.is_empty());
+}
+
+// G-15, G-28, L-27
+#[test]
+fn rules_about_launches_are_for_what_is_launched() {
+    let pod = "spec:\n  template:\n    spec:\n      serviceAccountName: a\n      containers: [{name: a, image: b}]\n";
+    let deployment = format!("apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: a}}\n{pod}");
+    assert!(codes(&deployment).is_empty(), "{:?}", codes(&deployment));
+    let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: a}\n";
+    assert!(codes(role).is_empty());
+    let custom = format!("apiVersion: example.com/v1\nkind: Thing\nmetadata: {{name: a}}\n{pod}");
+    assert_eq!(codes(&custom), ["G-15", "G-28", "L-27"]);
+}
+
+// G-06
+#[test]
+fn wrappers_within_wrappers_are_taken_off() {
+    let text = "{\"resource_args\": {\"kubernetes\": {\"spec\": {\"backOffLimit\": 0}}}}\n";
+    at(text, 1, 2, "G-06");
+    at(text, 1, 44, "G-07");
+    assert_eq!(fixed(text), json!({"spec": {"backoffLimit": 0}}));
 }
 
 // G-28

@@ -14,7 +14,7 @@ fn queued(config: Value, station: &Station) -> Result<Request, Vec<Refusal>> {
     render(&order, station, &mut Vec::new())
 }
 
-// C-1, C-2, C-4, C-9, C-10
+// C-1, C-2, C-4, C-9, C-10, X-2
 #[test]
 fn options_become_a_request_to_the_engine() {
     let request = launched(json!({"--gpus": 2, "Shm_Size": "8g", "memory": "1.5G", "cpus": "1.5", "pids-limit": 10,

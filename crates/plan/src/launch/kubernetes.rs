@@ -5,7 +5,7 @@
 
 use super::macros::Macros;
 use super::order::{Order, Station};
-use super::safety::{self, Judge};
+use super::safety::{self, Judge, Target};
 use super::secrets::{self, Secret, labels};
 use super::services::{self, Auxiliary};
 use super::{Note, Refusal, code, defaults, identity, label, names, walk};
@@ -55,6 +55,9 @@ pub fn render(order: &Order, station: &Station, notes: &mut Vec<Note>) -> Result
     let (mut workload, asked) = split(expanded);
     let is_plain = settle_kind(&mut workload, &asked, notes).map_err(|refusal| vec![refusal])?;
     let namespace = namespace(&workload, &asked, station);
+    let judge = Judge { admin: station.policy, submitter: station.submitter_policy, queue: None };
+    let queues = expanded_queue.and_then(|queue| target(queue, station));
+    refuse(safety::check_target(&target_of(&workload, &asked, &namespace), queues.as_ref(), &judge))?;
     name(&mut workload, order).map_err(|refusal| vec![refusal])?;
     workload["metadata"]["namespace"] = json!(namespace);
     if is_plain {
@@ -69,10 +72,8 @@ pub fn render(order: &Order, station: &Station, notes: &mut Vec<Note>) -> Result
 
     let services = services::render(order, station, &macros, &namespace)?;
     let secrets = secrets::secrets(order, station, &namespace, &referred);
-    let [config_file, context] =
-        ["configFile", "context"].map(|key| text(&Value::Object(asked.clone()), key).to_owned());
-    let given = |text: String| Some(text).filter(|text| !text.is_empty());
-    Ok(Manifests { config_file: given(config_file), context: given(context), namespace, secrets, services, workload })
+    let Target { config_file, context, .. } = target_of(&workload, &asked, &namespace);
+    Ok(Manifests { config_file, context, namespace, secrets, services, workload })
 }
 
 fn refuse(refusals: Vec<Refusal>) -> Result<(), Vec<Refusal>> {
@@ -192,6 +193,25 @@ fn namespace(workload: &Value, asked: &Map<String, Value>, station: &Station) ->
     let misplaced = asked.get("namespace").and_then(Value::as_str).unwrap_or_default();
     let candidates = [own, misplaced, station.namespace.as_deref().unwrap_or_default(), "default"];
     candidates.into_iter().find(|name| !name.is_empty()).unwrap_or("default").to_owned()
+}
+
+fn target_of(workload: &Value, asked: &Map<String, Value>, namespace: &str) -> Target {
+    let given = |key: &str| asked.get(key).and_then(Value::as_str).map(str::to_owned);
+    Target {
+        version: text(workload, "apiVersion").to_owned(),
+        kind: text(workload, "kind").to_owned(),
+        namespace: namespace.to_owned(),
+        config_file: given("configFile"),
+        context: given("context"),
+    }
+}
+
+/// What the queue's own config would make, if it makes anything.
+fn target(config: Value, station: &Station) -> Option<Target> {
+    let (mut workload, asked) = split(config);
+    settle_kind(&mut workload, &asked, &mut Vec::new()).ok()?;
+    let namespace = namespace(&workload, &asked, station);
+    Some(target_of(&workload, &asked, &namespace))
 }
 
 /// One name per attempt: the config's own, or one made from the item (K-20, L-27).

@@ -27,7 +27,10 @@ fn env<'a>(container: &'a Value, name: &str) -> Vec<&'a Value> {
 fn keys_for_the_agent_are_taken_out_of_the_manifest() {
     let config = json!({"configFile": "/k", "context": "c", "namespace": "ns", "builder": {}, "wait_for_ready": true,
         "wait_timeout": 3, "kind": "Job"});
-    let (manifests, _) = rendered(&order(config), &station());
+    assert_eq!(refused(config.clone()).path, "configFile", "a launch does not choose its cluster");
+    let mut queued = order(config.clone());
+    queued.queue_config = Some(config);
+    let (manifests, _) = rendered(&queued, &station());
     assert_eq!((manifests.config_file.as_deref(), manifests.context.as_deref()), (Some("/k"), Some("c")));
     assert_eq!(manifests.namespace, "ns");
     let keys: Vec<_> = manifests.workload.as_object().unwrap().keys().cloned().collect();
@@ -272,4 +275,14 @@ fn the_workload_and_its_pods_are_found_again_by_their_labels() {
     assert_eq!(job["metadata"]["labels"]["a"], "b");
     assert_eq!(job["metadata"]["annotations"][label::ITEM], "RQI1");
     assert_eq!(job["metadata"]["finalizers"], json!(["own", label::FINALIZER]));
+}
+
+// K-7
+#[test]
+fn a_launch_cannot_become_something_else() {
+    let mut order = order(json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding"}));
+    order.queue_config = Some(json!({"metadata": {"namespace": "wandb"}}));
+    let paths: Vec<String> =
+        render(&order, &station(), &mut Vec::new()).unwrap_err().into_iter().map(|refusal| refusal.path).collect();
+    assert_eq!(paths, ["kind", "metadata.namespace"]);
 }

@@ -201,6 +201,76 @@ fn special(key: &str, value: &Value, queued: Option<&Value>, place: &Place<'_>, 
     }
 }
 
+/// Kinds of Kubernetes itself that only run something; others grant rights, hold secrets or change the cluster.
+const WORKLOADS: [(&str, &str); 5] = [
+    ("batch/v1", "Job"),
+    ("v1", "Pod"),
+    ("apps/v1", "Deployment"),
+    ("apps/v1", "StatefulSet"),
+    ("apps/v1", "ReplicaSet"),
+];
+/// Kinds that may stand beside a workload. No Secret: one of the right type makes a token of any service account.
+const BESIDE: [(&str, &str); 5] = [
+    ("v1", "Service"),
+    ("v1", "ConfigMap"),
+    ("v1", "PersistentVolumeClaim"),
+    ("networking.k8s.io/v1", "NetworkPolicy"),
+    ("networking.k8s.io/v1", "Ingress"),
+];
+/// Namespaces of the cluster's own parts.
+const SYSTEM_NAMESPACES: [&str; 4] = ["kube-system", "kube-public", "kube-node-lease", "volley-system"];
+
+fn is_workload(version: &str, kind: &str) -> bool {
+    let group = version.rsplit_once('/').map_or("", |(group, _)| group);
+    let is_custom = group.contains('.') && !group.ends_with(".k8s.io");
+    is_custom || WORKLOADS.contains(&(version, kind))
+}
+
+/// Whether an object of this kind may stand beside a submitter's workload.
+pub fn check_beside(version: &str, kind: &str) -> Option<Refusal> {
+    let is_fine = is_workload(version, kind) || BESIDE.contains(&(version, kind));
+    let what = format!("a {kind} of {version} may not stand beside a launch");
+    let hint = "let whoever runs the cluster make it";
+    (!is_fine).then(|| Refusal::new("K-7", "additional_services", what, hint))
+}
+
+/// What is to be made, and where.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Target {
+    pub version: String,
+    pub kind: String,
+    pub namespace: String,
+    pub config_file: Option<String>,
+    pub context: Option<String>,
+}
+
+/// A submitter makes only what runs something, where the queue has it; `queue` is the target of the queue's own config.
+pub fn check_target(target: &Target, queue: Option<&Target>, judge: &Judge<'_>) -> Vec<Refusal> {
+    let mut refusals = Vec::new();
+    let place = Place { judge, path: String::new(), is_context: false };
+    let mut hold = |path: &str, ours: &str, theirs: Option<&str>, is_wrong: bool| {
+        let privileged = row("K-7", "", When::Present, Policy::Privileged);
+        let (ours, theirs) = (Value::from(ours), theirs.map(Value::from));
+        refusals.extend(place.hold(&privileged, path.to_owned(), &ours, theirs.as_ref()).filter(|_| is_wrong));
+    };
+    let kind = |target: &Target| format!("{} {}", target.version, target.kind);
+    let is_workload = is_workload(&target.version, &target.kind);
+    hold("kind", &kind(target), queue.map(kind).as_deref(), !is_workload);
+    let space = queue.map(|queue| queue.namespace.as_str());
+    let is_moved = space.is_some_and(|space| space != target.namespace);
+    let is_system = SYSTEM_NAMESPACES.contains(&target.namespace.as_str());
+    hold("metadata.namespace", &target.namespace, space, is_moved || is_system);
+    let given = [("configFile", &target.config_file), ("context", &target.context)];
+    let queued =
+        [queue.and_then(|queue| queue.config_file.as_deref()), queue.and_then(|queue| queue.context.as_deref())];
+    for ((path, ours), theirs) in given.into_iter().zip(queued) {
+        if let Some(ours) = ours {
+            hold(path, ours, theirs, theirs != Some(ours));
+        }
+    }
+    refusals
+}
+
 /// What secure mode refuses besides, in every pod that the config makes.
 pub fn check_secure(config: &Value, overrides_entry_point: bool) -> Vec<Refusal> {
     const HINT: &str = "this agent runs in secure mode: leave it out, or use a queue of another agent";

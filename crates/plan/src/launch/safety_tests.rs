@@ -116,3 +116,41 @@ fn policies_have_names() {
     }
     assert_eq!(Policy::named("loose"), None);
 }
+
+fn target(version: &str, kind: &str, namespace: &str) -> Target {
+    Target { version: version.into(), kind: kind.into(), namespace: namespace.into(), ..Target::default() }
+}
+
+// K-7
+#[test]
+fn a_submitter_makes_only_what_runs_something_where_the_queue_has_it() {
+    let judge = Judge { admin: Policy::Baseline, submitter: Policy::Restricted, queue: None };
+    let paths = |target: &Target, queue: Option<&Target>| -> Vec<String> {
+        check_target(target, queue, &judge).into_iter().map(|refusal| refusal.path).collect()
+    };
+    let job = target("batch/v1", "Job", "wandb");
+    assert!(paths(&job, None).is_empty() && paths(&job, Some(&job)).is_empty());
+    assert!(paths(&target("kubeflow.org/v1", "PyTorchJob", "wandb"), Some(&job)).is_empty());
+    for (version, kind) in [
+        ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+        ("v1", "Secret"),
+        ("v1", "ServiceAccount"),
+        ("apps/v1", "DaemonSet"),
+        ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration"),
+    ] {
+        assert_eq!(paths(&target(version, kind, "wandb"), Some(&job)), ["kind"], "{kind}");
+    }
+    assert_eq!(paths(&target("batch/v1", "Job", "other"), Some(&job)), ["metadata.namespace"]);
+    assert_eq!(paths(&target("batch/v1", "Job", "kube-system"), None), ["metadata.namespace"]);
+    let far = Target { config_file: Some("/root/.kube/config".into()), context: Some("prod".into()), ..job.clone() };
+    assert_eq!(paths(&far, Some(&job)), ["configFile", "context"]);
+    assert!(paths(&far, Some(&far)).is_empty(), "the queue's admin chose it");
+}
+
+// K-7, K-60
+#[test]
+fn only_harmless_objects_stand_beside_a_launch() {
+    assert_eq!(check_beside("v1", "Service"), None);
+    assert_eq!(check_beside("apps/v1", "Deployment"), None);
+    assert!(check_beside("v1", "Secret").is_some() && check_beside("v1", "Namespace").is_some());
+}

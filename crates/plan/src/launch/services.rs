@@ -62,6 +62,9 @@ fn auxiliary(
             return Err(Refusal::new("K-60", "additional_services", what, "give its whole manifest"));
         }
     }
+    if let Some(refusal) = safety::check_beside(text(&manifest, "apiVersion"), text(&manifest, "kind")) {
+        return Err(refusal);
+    }
     safe_names(&mut manifest, service)?;
     if text(&manifest, "metadata.name").is_empty() {
         let name = sanitised(&service.name).ok_or_else(|| nameless(service))?;

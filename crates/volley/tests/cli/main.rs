@@ -1,6 +1,7 @@
 //! The command line as a user meets it: the real program, a home of its own for each test, free ports only.
 
 mod archive;
+mod check;
 mod image;
 mod map;
 mod node;
