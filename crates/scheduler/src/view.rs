@@ -241,7 +241,8 @@ fn essence(kind: Kind, object: &Value) -> u64 {
         | Kind::Namespace
         | Kind::ResourceQuota
         | Kind::HyperNode
-        | Kind::Numatopology => &["status"],
+        | Kind::Numatopology
+        | Kind::Workload => &["status"],
     };
     let condition = match kind {
         Kind::Pod => "PodScheduled",
