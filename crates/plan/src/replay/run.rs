@@ -14,7 +14,7 @@ use volley_api::kube::{text, time};
 
 /// So many jobs of each queue, the first in line, are shown to the scheduler at a time; those behind them would come
 /// after them anyhow, and a backlog of thousands would be gone through at every step.
-const WINDOW: usize = 32;
+const WINDOW: usize = 16;
 /// Beyond so many steps, arrivals and ends that are near each other are taken together.
 const STEPS_MAX: i64 = 40_000;
 const TICK_S_MAX: i64 = 120;
