@@ -5,6 +5,7 @@
 
 #![expect(clippy::panic, reason = "a test that panics is a test that fails")]
 
+mod documents;
 mod events;
 mod http;
 mod people;

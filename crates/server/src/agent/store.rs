@@ -36,6 +36,18 @@ pub async fn hear(write: &mut Write, id: i64, status: Option<&str>, now: Timesta
     Ok(())
 }
 
+/// The agents of a project, the newest first.
+pub async fn of_project(database: &Database, project: i64, limit: usize) -> Result<Vec<Agent>> {
+    let sql = sqlx::AssertSqlSafe(format!("{AGENTS} WHERE a.project_id = $1 ORDER BY a.id DESC LIMIT $2"));
+    database.all(sql, args![project, limit]).await?.iter().map(agent).collect()
+}
+
+/// It reads this when it asks the next time, and ends.
+pub async fn tell_to_stop(write: &mut Write, id: i64) -> Result<()> {
+    write.run("UPDATE agents SET is_told_to_stop = 1 WHERE id = $1", args![id]).await?;
+    Ok(())
+}
+
 fn agent(row: &Row) -> Result<Agent> {
     Ok(Agent {
         id: row.get("id")?,

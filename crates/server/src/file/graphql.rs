@@ -89,7 +89,7 @@ pub struct UploadUrlPart {
     pub upload_url: String,
 }
 
-connection!(FileConnection, FileEdge, Option<File>, total_count: Option<i32>);
+connection!(FileConnection, FileEdge, Option<File>, total_count: Option<i32>, upload_headers: Vec<String>);
 
 pub struct RunFiles(pub Arc<RunRecord>);
 
@@ -123,7 +123,7 @@ impl RunFiles {
         let (rows, has_more) = cut(store::list(&shared.database, self.0.id, &wanted).await?, length);
         let total = store::count(&shared.database, self.0.id).await?;
         let nodes = rows.into_iter().map(|row| (cursor(row.id), Some(File::of_run(shared, row)))).collect();
-        Ok(Some(FileConnection::page(nodes, has_more, i32::try_from(total).ok())))
+        Ok(Some(FileConnection::page(nodes, has_more, i32::try_from(total).ok(), Vec::new())))
     }
 }
 

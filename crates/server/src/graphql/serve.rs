@@ -4,6 +4,7 @@
 
 use crate::Shared;
 use crate::fault::Fault;
+use crate::graphql::Sender;
 use crate::graphql::root::Schema;
 use crate::people::Caller;
 use async_graphql::parser::parse_query;
@@ -27,12 +28,18 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-pub async fn execute(schema: &Schema, shared: &Shared, caller: Caller, body: &[u8]) -> Result<Answer, Fault> {
+pub async fn execute(
+    schema: &Schema,
+    shared: &Shared,
+    caller: Caller,
+    sender: Sender,
+    body: &[u8],
+) -> Result<Answer, Fault> {
     let body: Body = serde_json::from_slice(body)
         .map_err(|error| Fault::bad(format!("the body is not a GraphQL request: {error}")))?;
     let mut variables = Variables::from_json(body.variables.unwrap_or_default());
     let document = parse_query(&body.query).ok();
-    let mut request = Request::new(body.query).data(shared.clone()).data(caller);
+    let mut request = Request::new(body.query).data(shared.clone()).data(caller).data(sender);
     // What cannot be parsed is told by the schema, with its place.
     if let Some(document) = document {
         fill_in(&document, &mut variables);

@@ -7,6 +7,7 @@ mod fallback;
 mod health;
 
 use crate::fault::Fault;
+use crate::graphql::Sender;
 use crate::graphql::root::{self, Schema};
 use crate::graphql::serve::execute;
 use crate::{Shared, events, people, run};
@@ -64,7 +65,7 @@ async fn graphql(
     sent: bytes::Bytes,
 ) -> Result<Response, Fault> {
     let sent = body::plain(&headers, sent)?;
-    let answer = execute(&schema, &shared, caller, &sent).await?;
+    let answer = execute(&schema, &shared, caller, Sender::of(&headers), &sent).await?;
     Ok(json(answer.status, answer.body))
 }
 

@@ -77,9 +77,7 @@ pub async fn ensure(shared: &Shared, caller: &Caller, path: Path<'_>) -> Result<
         return Ok(found);
     }
     let name = path.project();
-    if !is_name(name) {
-        return Err(Fault::bad(format!("`{name}` cannot name a project; hint: 1 to 128 characters without `/\\#?%:`")));
-    }
+    check_name(name)?;
     make(shared, caller, &entity, name).await
 }
 
@@ -94,6 +92,11 @@ async fn entity(shared: &Shared, caller: &Caller, path: Path<'_>) -> Result<Opti
     let name = path.entity.filter(|name| !name.is_empty()).unwrap_or(&caller.user.entity);
     let entity = people::store::entity_by_name(&shared.database, name).await?;
     Ok(entity.filter(|entity| caller.may_see(entity.id)))
+}
+
+pub fn check_name(name: &str) -> Result<()> {
+    let wrong = || Fault::bad(format!("`{name}` cannot name a project; hint: 1 to 128 characters without `/\\#?%:`"));
+    is_name(name).then_some(()).ok_or_else(wrong)
 }
 
 /// Names are parts of URLs and of ids.

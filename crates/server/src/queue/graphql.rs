@@ -1,7 +1,9 @@
 //! Queues in the schema: how a project leads to them, and what they show.
 
 use super::items::{self, Item, Report};
+use super::limits::{RunQueueLimits, RunQueueStatistics, statistics};
 use super::{Config, Queue as Record, store};
+use crate::agent::{self, graphql::LaunchAgent};
 use crate::connection;
 use crate::fault::Result;
 use crate::graphql::Asked as _;
@@ -23,6 +25,12 @@ impl ProjectQueues {
     async fn run_queue(&self, ctx: &Context<'_>, name: String) -> Result<Option<RunQueue>> {
         let queue = store::by_name(&ctx.shared().database, self.0.id, &name).await?;
         Ok(queue.filter(|queue| queue.is_open_to(ctx.caller(), Deed::See)).map(RunQueue))
+    }
+
+    /// Who takes work in this project, the newest first. Not in W&B's schema.
+    async fn launch_agents(&self, ctx: &Context<'_>, first: Option<i32>) -> Result<Vec<LaunchAgent>> {
+        let agents = agent::store::of_project(&ctx.shared().database, self.0.id, length(first)).await?;
+        Ok(agents.into_iter().map(LaunchAgent::new).collect())
     }
 
     async fn run_queues(&self, ctx: &Context<'_>) -> Result<Vec<RunQueue>> {
@@ -122,6 +130,14 @@ impl RunQueue {
     async fn external_links(&self) -> Option<Json> {
         serde_json::from_str(&self.0.links).ok().map(Json)
     }
+    /// How much of its work there may be at once. Not in W&B's schema.
+    async fn limits(&self) -> RunQueueLimits {
+        self.0.limits.into()
+    }
+    /// What it came to in the last hours, a week if none are named. Not in W&B's schema.
+    async fn statistics(&self, ctx: &Context<'_>, hours: Option<i32>) -> Result<RunQueueStatistics> {
+        statistics(&ctx.shared().database, self.0.id, hours.unwrap_or(24 * 7), Timestamp::now()).await
+    }
     async fn run_queue_item(&self, ctx: &Context<'_>, id: ID) -> Result<Option<RunQueueItem>> {
         let Some((number, _)) = ids::decode_lease(&id) else {
             return Ok(None);
@@ -169,6 +185,20 @@ impl RunQueueItem {
     }
     async fn created_at(&self) -> DateTime {
         DateTime(self.0.created_at)
+    }
+    /// When an agent began with it. Not in W&B's schema, like the three that follow.
+    async fn started_at(&self) -> Option<DateTime> {
+        self.0.started_at.map(DateTime)
+    }
+    async fn ended_at(&self) -> Option<DateTime> {
+        self.0.ended_at.map(DateTime)
+    }
+    /// How often it was put back after its process was preempted.
+    async fn attempt(&self) -> i32 {
+        i32::try_from(self.0.attempt).unwrap_or(i32::MAX)
+    }
+    async fn template_variable_values(&self) -> Json {
+        Json(serde_json::from_str(&self.0.template_values).unwrap_or_default())
     }
     async fn error(&self) -> Option<RunQueueItemError> {
         let Report { message, stage, file_paths } = self.0.error()?;

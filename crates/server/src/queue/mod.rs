@@ -3,6 +3,8 @@
 pub mod graphql;
 pub mod input;
 pub mod items;
+mod job;
+pub mod limits;
 pub mod mutation;
 pub mod push;
 pub mod store;
@@ -12,6 +14,7 @@ use crate::fault::{Fault, Result};
 use crate::people::Caller;
 use crate::project::{self, Path};
 use volley_plan::people::{Decision, Deed, EntityId, Thing, UserId};
+use volley_plan::queue::limits::Limits;
 
 #[derive(Clone, Debug)]
 pub struct Queue {
@@ -28,6 +31,7 @@ pub struct Queue {
     pub links: String,
     pub user_id: i64,
     pub maker: String,
+    pub limits: Limits,
 }
 
 /// The resource that a queue's work runs on, its config, and the variables in it.

@@ -4,7 +4,7 @@ use super::graphql::{RunQueueAccessType, RunQueuePrioritizationMode};
 use super::input::*;
 use super::items::{self, Item, Report};
 use super::push::{Asked as Pushed, push};
-use super::{Config, store};
+use super::{Config, limits, store};
 use crate::Shared;
 use crate::events;
 use crate::fault::{Fault, Result};
@@ -186,6 +186,9 @@ impl QueueMutation {
             return Ok(None);
         }
         let mut write = shared.database.write().await?;
+        if !limits::is_room_to_run(&mut write, &queue, now).await? {
+            return Ok(None);
+        }
         let Some(popped) = items::pop(&mut write, &queue, agent, now).await? else {
             return Ok(None);
         };

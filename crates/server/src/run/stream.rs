@@ -5,6 +5,7 @@
 
 use super::Run;
 use super::lines::{self, Stream};
+use super::sharing::{Writer, merged};
 use super::store::{self, Posted};
 use crate::Shared;
 use crate::database::Write;
@@ -77,18 +78,21 @@ pub async fn receive(
     let found = store::lock(&mut write, project.id, &run).await?;
     let found = found.ok_or_else(|| Fault::missing(format!("run `{run}`")))?;
     let is_stopped = found.is_stopped;
-    take(&mut write, found, post, now).await?;
+    take(&mut write, found, post, Writer::of(&headers), now).await?;
     write.commit().await?;
     shared.news.announce();
     let answer = serde_json::json!({ "exitcode": null, "limits": {}, "stopped": is_stopped });
     Ok(json(StatusCode::OK, answer.to_string().into_bytes()))
 }
 
-async fn take(write: &mut Write, run: Run, post: Post, now: Timestamp) -> Result<()> {
+async fn take(write: &mut Write, run: Run, post: Post, writer: Option<Writer>, now: Timestamp) -> Result<()> {
     let before = RunState::named(&run.state).unwrap_or(RunState::Running);
     let word = post.word();
     let mut posted = Posted {
-        state: state::after_post(before, word),
+        state: match &writer {
+            Some(_) => state::after_shared_post(before, word),
+            None => state::after_post(before, word),
+        },
         exit_code: if let Word::Ended { exit_code } = word { Some(exit_code) } else { None },
         summary: None,
         system_metrics: None,
@@ -100,8 +104,15 @@ async fn take(write: &mut Write, run: Run, post: Post, now: Timestamp) -> Result
     if let Some(names) = &post.uploaded {
         file::store::show(write, run.id, names, now).await?;
     }
-    for (name, chunk) in post.files {
+    for (name, mut chunk) in post.files {
+        if let (Some(writer), Some((stream, total))) = (&writer, stream_of(&run, &name)) {
+            let place = (total, chunk.offset);
+            (chunk.offset, chunk.content) = writer.place(write, (run.id, stream), place, chunk.content).await?;
+        }
         take_chunk(write, &run, &name, chunk, &mut posted).await?;
+    }
+    if writer.is_some() {
+        posted.summary = posted.summary.map(|summary| merged(&run.summary, &summary));
     }
     let state = posted.state;
     store::note_post(write, run.id, posted, now).await?;
@@ -109,6 +120,15 @@ async fn take(write: &mut Write, run: Run, post: Post, now: Timestamp) -> Result
         report(write, &run, state, now).await?;
     }
     Ok(())
+}
+
+fn stream_of(run: &Run, file: &str) -> Option<(Stream, i64)> {
+    match file {
+        "wandb-history.jsonl" => Some((Stream::History, run.history_lines)),
+        "wandb-events.jsonl" => Some((Stream::Events, run.event_lines)),
+        "output.log" => Some((Stream::Log, run.log_lines)),
+        _ => None,
+    }
 }
 
 async fn take_chunk(write: &mut Write, run: &Run, name: &str, mut chunk: Chunk, posted: &mut Posted) -> Result<()> {

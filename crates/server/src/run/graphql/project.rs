@@ -34,8 +34,18 @@ impl ProjectRuns {
         name: String,
         #[graphql(name = "missingOk")] _missing_ok: Option<bool>,
         #[graphql(name = "urlKey")] _url_key: Option<String>,
+        #[graphql(name = "desc")] _desc: Option<String>,
     ) -> Result<Option<Run>> {
         Ok(store::by_name(&ctx.shared().database, self.0.id, &name).await?.map(Run::new))
+    }
+
+    /// What older clients call `runs`, newest first.
+    async fn buckets(&self, ctx: &Context<'_>, first: Option<i32>) -> Result<Option<RunConnection>> {
+        let length = length(first);
+        let rows = store::page(&ctx.shared().database, self.0.id, true, None, length + 1).await?;
+        let (rows, has_more) = cut(rows, length);
+        let nodes = rows.into_iter().map(|row| (cursor(row.id), Run::new(row))).collect();
+        Ok(Some(RunConnection::page(nodes, has_more)))
     }
 
     async fn run_count(&self, ctx: &Context<'_>, filters: Option<JsonText>) -> Result<Option<i32>> {
@@ -84,6 +94,11 @@ impl ProjectRuns {
 fn read_filter(filters: Option<JsonText>) -> Result<Filter> {
     let text = filters.map(|filters| filters.0).filter(|text| !text.is_empty());
     filter::parse(text.as_deref().unwrap_or("{}")).map_err(|error| Fault::bad(error.to_string()))
+}
+
+/// Runs in the order that a client names.
+pub fn by_order(runs: Vec<Record>, order: Option<&str>) -> Vec<Record> {
+    sorted(runs, &Filter::All(Vec::new()), &order::parse(order))
 }
 
 fn sorted(runs: Vec<Record>, filter: &Filter, order: &order::Order) -> Vec<Record> {
