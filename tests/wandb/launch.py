@@ -9,16 +9,15 @@ import time
 import urllib.request
 
 import wandb
+from wandb.sdk.launch import launch_add
 
-OLD = wandb.__version__.startswith("0.19")
 END = time.monotonic() + 240
 
 
-def wandb_command(*arguments, fails=False):
+def wandb_command(*arguments):
     done = subprocess.run(["wandb", *arguments], capture_output=True, text=True)
-    said = done.stdout + done.stderr
-    assert (done.returncode != 0) == fails, f"{arguments}: {said}"
-    return said
+    assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
 
 
 def graphql(query):
@@ -27,48 +26,48 @@ def graphql(query):
     return json.load(urllib.request.urlopen(request))["data"]
 
 
-def code(name, text):
-    folder = pathlib.Path(name)
-    folder.mkdir(exist_ok=True)
-    (folder / "requirements.txt").write_text("")
-    (folder / "train.py").write_text(text)
-    said = wandb_command("job", "create", "-p", "p", "-e", "alice", "-n", name, "-E", "python train.py", "code", name)
-    assert "Created job" in said, said
-
-
-code("train", """
+folder = pathlib.Path("code")
+folder.mkdir()
+(folder / "requirements.txt").write_text("")
+(folder / "train.py").write_text("""
 import wandb
 with wandb.init() as run:
     for step in range(5):
         run.log({"loss": 1 / (step + 1), "lr": run.config.get("lr", 0)})
 """)
-code("endless", """
+(folder / "endless.py").write_text("""
 import time, wandb
 with wandb.init() as run:
     run.log({"x": 1})
     while True:
         time.sleep(0.2)
 """)
-code("mute", "print('no run of mine')\n")
-for name in ("train", "endless", "mute"):
-    assert name in wandb_command("job", "list", "-p", "p", "-e", "alice")
-assert "train.py" in wandb_command("job", "describe", "alice/p/train:latest")
-assert wandb.Api().job("alice/p/train:latest").name.startswith("train")
+(folder / "mute.py").write_text("print('no run of mine')\n")
+# JOB-1, JOB-4, ART-18
+said = wandb_command("job", "create", "-p", "p", "-e", "alice", "-n", "train", "-E", "python train.py", "code", "code")
+assert "Created job" in said, said
+assert "train" in wandb_command("job", "list", "-p", "p", "-e", "alice")
+assert wandb.Api().job("alice/p/train:latest").name == "alice/p/train:latest"
 
 api = wandb.Api()
 api.create_run_queue(name="here", type="local-process", config={}, entity="alice", prioritization_mode="V0")
 
 
-def launch(job, *more):
-    wandb_command("launch", "-j", f"alice/p/{job}:latest", "-q", "here", "-e", "alice", "-p", "p", *more)
+def launch(name, priority, program, **more):
+    launch_add(job="alice/p/train:latest", entity="alice", project="p", queue_name="here", name=name, priority=priority,
+               entry_point=["python", program], **more)
 
 
-launch("mute", "--priority", "critical")
-launch("train", "-c", '{"overrides": {"run_config": {"lr": 0.25}}}', "--name", "quick")
-launch("endless", "--priority", "high", "--name", "endless")
-wandb_command("launch", "-d", "busybox:1", "-q", "here", "-e", "alice", "-p", "p", "--priority", "low")
-wandb_command("launch", "-j", "alice/p/nothing:latest", "-q", "here", "-e", "alice", "-p", "p", fails=True)
-wandb_command("launch", "-j", "alice/p/train:latest", "-q", "nowhere", "-e", "alice", "-p", "p", fails=True)
+launch("mute", 0, "mute.py")
+launch("quick", 2, "train.py", config={"overrides": {"run_config": {"lr": 0.25}}})
+launch("endless", 1, "endless.py")
+launch_add(docker_image="busybox:1", entity="alice", project="p", queue_name="here", name="image", priority=3)
+for wrong in ({"job": "alice/p/nothing:latest", "queue_name": "here"}, {"job": "alice/p/train:latest", "queue_name": "nowhere"}):
+    try:
+        launch_add(entity="alice", project="p", **wrong)
+        raise SystemExit(f"{wrong} was queued")
+    except wandb.errors.Error:
+        pass
 
 QUEUE = """{ project(name: "model-registry", entityName: "alice") {
   launchAgents { id name agentStatus }
@@ -78,8 +77,8 @@ QUEUE = """{ project(name: "model-registry", entityName: "alice") {
 
 def items():
     queue = graphql(QUEUE)["project"]["runQueue"]
-    by_job = {(edge["node"]["runSpec"].get("job") or "image").split("/")[-1]: edge["node"] for edge in queue["runQueueItems"]["edges"]}
-    return by_job, queue["statistics"]
+    by_name = {edge["node"]["runSpec"]["name"]: edge["node"] for edge in queue["runQueueItems"]["edges"]}
+    return by_name, queue["statistics"]
 
 
 def until(condition):
@@ -95,21 +94,25 @@ agent = subprocess.Popen(["wandb", "launch-agent", "-q", "here", "-e", "alice", 
 try:
     running = until(lambda: [run for run in wandb.Api().runs("alice/p", filters={"displayName": "endless", "state": "running"})])
     running = running[0]
-    assert running.stop() is None if not OLD else graphql('mutation { stopRun(input: {id: "%s"}) { success } }' % running.storage_id)
-    # The item that could not be run says why, and where it failed.
+    # RUN-13, RUN-14, AGT-14
+    graphql('mutation { stopRun(input: {id: "%s"}) { success } }' % running.storage_id)
+    # The item that could not be run says why, and where it failed. AGT-10
     until(lambda: items()[0]["image"]["state"] == "FAILED")
     assert items()[0]["image"]["error"]["stage"] == "agent", items()
-    until(lambda: items()[0]["train:latest"]["state"] == "FINISHED")
+    until(lambda: items()[0]["quick"]["state"] == "FINISHED")
+    # RUN-7, RUN-12, LP-1, RQI-4, RQI-6
     (run,) = wandb.Api().runs("alice/p", filters={"displayName": "quick"})
     assert run.state == "finished" and run.config["lr"] == 0.25 and run.summary["loss"] == 1 / 5, run.summary
+    # JOB-5
     assert [used.name for used in run.used_artifacts()] == ["train:v0"], list(run.used_artifacts())
-    until(lambda: items()[0]["endless:latest"]["state"] == "FAILED")
-    # A process that never called wandb.init is reported by the agent, after it has looked for a run for a minute.
-    until(lambda: items()[0]["mute:latest"]["state"] == "FAILED")
-    mute = items()[0]["mute:latest"]
+    until(lambda: items()[0]["endless"]["state"] == "FAILED")
+    # A process that never called wandb.init is reported by the agent, after it has looked for a run for a minute. AGT-13
+    until(lambda: items()[0]["mute"]["state"] == "FAILED")
+    mute = items()[0]["mute"]
     assert mute["error"]["stage"] == "run" and mute["priority"] == 0, mute
     statistics = items()[1]
-    assert statistics["finished"] == 1 and statistics["failed"] == 3 and statistics["waitSeconds"]["count"] == 4, statistics
+    assert statistics["finished"] == 1 and statistics["failed"] == 3 and statistics["waitSeconds"]["count"] == 3, statistics
+    # AGT-1, AGT-2, AGT-3, AGT-5, AGT-6, LA-L-12, LA-L-15
     (told,) = graphql(QUEUE)["project"]["launchAgents"]
     graphql('mutation { stopLaunchAgent(input: {launchAgentId: "%s"}) { success } }' % told["id"])
     while agent.poll() is None:
@@ -120,5 +123,6 @@ finally:
     if agent.poll() is None:
         agent.terminate()
         agent.wait()
+# PUB-10, LA-Y-2
 item = api.run_queue("alice", "here").items[1]
 assert item.state == "finished" and item.wait_until_finished().name == "quick", item.state

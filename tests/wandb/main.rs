@@ -10,5 +10,6 @@ mod events;
 mod http;
 mod people;
 mod postgres;
+mod protocol;
 mod python;
 mod support;

@@ -76,7 +76,8 @@ assert registry.name == "models"
 with wandb.init(project="p") as run:
     run.link_artifact(run.log_artifact(dataset("net", "weights")), "wandb-registry-models/nets", aliases=["prod"])
 api = wandb.Api()
-assert [found.name for found in api.registries(organization="alice")] == ["models"]
+registries = [found.name.removeprefix("wandb-registry-") for found in api.registries(organization="alice")]
+assert registries == ["models"], registries
 (found,) = api.registries(organization="alice").collections()
 assert found.name == "nets", found.name
 (version,) = api.registries(organization="alice").collections(filter={"name": "nets"}).versions(filter={"alias": "prod"})

@@ -2,7 +2,7 @@
 
 use crate::support::{Client, Engine, KEY, Running, USER, succeed, told};
 
-/// One test on each engine with the newest package, and one with the older package.
+/// One test on each engine with the newest package, and one with the older package. The scripts name the rules.
 macro_rules! on_all {
     ($($(#[$note:meta])* $name:ident => $check:expr;)*) => {
         mod sqlite {
@@ -18,22 +18,21 @@ macro_rules! on_all {
     };
 }
 
+// AUTH-1, AUTH-3, AUTH-4
+#[test]
+fn login_prints_the_user_and_a_wrong_key_the_servers_message() {
+    for client in [Client::Newest, Client::Older] {
+        login(&Running::start_for(Engine::Sqlite, client));
+    }
+}
+
 on_all! {
-    // AUTH-1, AUTH-3, AUTH-4
-    login_prints_the_user_and_a_wrong_key_the_servers_message => super::login;
-    // RUN-1 to RUN-9, FS-1 to FS-11, FILE-1 to FILE-6, PUB-1 to PUB-9
     a_run_is_logged_and_read_back => |running: &super::Running| drop(running.script("run.py"));
-    // RUN-8, RUN-9
     a_run_is_resumed_and_an_offline_one_synced => super::resume;
-    // QUE-1 to QUE-10, PUSH-1 to PUSH-8
     queues_are_made_filled_and_deleted => |running: &super::Running| drop(running.script("queues.py"));
-    // ART-1 to ART-18
     artifacts_are_made_and_read => |running: &super::Running| drop(running.script("artifact.py"));
-    // ART-5, ART-11, ART-17
     artifacts_are_linked_and_collections_changed => |running: &super::Running| drop(running.script("portfolios.py"));
-    // SWP-1 to SWP-4
     a_sweep_is_searched_by_an_agent => |running: &super::Running| drop(running.script("sweep.py"));
-    // AGT-1 to AGT-14
     a_launch_agent_runs_what_was_launched => |running: &super::Running| drop(running.script("launch.py"));
 }
 
@@ -49,13 +48,12 @@ fn a_hundred_thousand_rows_are_all_there() {
     Running::start(Engine::Sqlite).script("many.py");
 }
 
-// SWP-3, W-5
+// SWP-3, LA-W-5
 #[test]
 fn sweeps_are_searched_by_every_method_and_stopped_early() {
     Running::start(Engine::Sqlite).script("sweeps.py");
 }
 
-// JOB-1 to JOB-4, PUSH-1 to PUSH-7, SWP-2
 #[test]
 fn jobs_come_from_images_and_repositories_and_are_launched() {
     Running::start(Engine::Sqlite).script("jobs.py");

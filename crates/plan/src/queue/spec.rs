@@ -201,7 +201,7 @@ mod tests {
         assert_eq!((resolved.priority, resolved.rank), (2, 2));
     }
 
-    // PUSH-3
+    // PUSH-3, LA-Q-5, LA-Q-7, LA-Q-8
     #[test]
     fn own_arguments_replace_the_queues_but_not_those_of_a_template() {
         let spec = r#"{"resource_args":{"kubernetes":{"x":1}},"author":"bob","resource":"kubernetes"}"#;
@@ -213,7 +213,7 @@ mod tests {
         assert!(resolve(&templated, &Push { may_override: true, ..push(spec) }).is_ok());
     }
 
-    // PUSH-9, L-25, L-26
+    // PUSH-9, LA-L-25, LA-L-26
     #[test]
     fn what_goes_on_after_preemption_keeps_priority_values_and_author() {
         let queue = Template { has_priorities: true, ..queue(r#"{"n": {"schema": {"type": "integer"}}}"#) };
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(own.spec["resource_args"], json!({}));
     }
 
-    // PUSH-5, L-6
+    // PUSH-5, LA-L-6
     #[test]
     fn priorities_need_a_queue_that_has_them() {
         let plain = queue("{}");
@@ -263,7 +263,7 @@ mod tests {
         assert!(resolve(&queue("{}"), &Push { values: Some("null"), ..push(SPEC) }).is_ok());
     }
 
-    // LP-2, R-6
+    // LA-R-6
     #[test]
     fn a_secret_is_not_shown() {
         assert_eq!(shown(json!({"_wandb_api_key": "abc", "x": 1})), json!({"_wandb_api_key": "<redacted>", "x": 1}));

@@ -161,8 +161,12 @@ impl Entity {
     async fn is_team(&self) -> bool {
         self.0.is_team
     }
-    async fn entity_type(&self) -> Option<&str> {
-        Some(if self.0.is_team { "team" } else { "user" })
+    async fn entity_type(&self, ctx: &Context<'_>) -> Option<&str> {
+        Some(match self.0.is_team {
+            _ if registry::is_organization(ctx) => "organization",
+            true => "team",
+            false => "user",
+        })
     }
     async fn organization(&self) -> Option<Organization> {
         Some(Organization(self.0.clone()))

@@ -80,7 +80,8 @@ impl ProjectItself {
         self.0.description.as_deref()
     }
     async fn access(&self) -> Option<&str> {
-        self.0.access.as_deref()
+        // A registry is one for everybody in its entity unless it was made otherwise.
+        self.0.access.as_deref().or(self.0.is_registry().then_some("PRIVATE"))
     }
     async fn views(&self) -> Option<JsonText> {
         self.0.views.clone().map(JsonText)

@@ -27,6 +27,13 @@ pub struct Project {
     pub created_at: i64,
 }
 
+impl Project {
+    /// A project that holds what was linked from others, by the name that clients give it.
+    pub fn is_registry(&self) -> bool {
+        self.name.starts_with("wandb-registry-")
+    }
+}
+
 /// An entity and a project as a request names them; both may be left out.
 #[derive(Clone, Copy)]
 pub struct Path<'a> {

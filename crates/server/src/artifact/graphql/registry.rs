@@ -10,7 +10,7 @@ use crate::graphql::Asked as _;
 use crate::graphql::scalars::JsonText;
 use crate::graphql::search::{self, Search};
 use crate::project::{self, graphql::Project, graphql::ProjectConnection};
-use async_graphql::{Context, Enum};
+use async_graphql::{Context, Enum, QueryPathSegment};
 
 /// An entity with more projects than this is not searched to its end.
 const PROJECTS_MAX: usize = 10_000;
@@ -34,8 +34,15 @@ pub struct Wanted {
     pub after: Option<String>,
 }
 
+/// Whether the entity whose field this is was reached as an organization, and so stands for its registries alone.
+pub fn is_organization(ctx: &Context<'_>) -> bool {
+    let parent = ctx.path_node.and_then(|node| node.parent);
+    parent.is_some_and(|parent| matches!(parent.segment, QueryPathSegment::Name("orgEntity")))
+}
+
 async fn projects_of(ctx: &Context<'_>, entity: i64, search: &Search) -> Result<Vec<project::Project>> {
-    let all = project::store::of_entity(&ctx.shared().database, entity, 0, PROJECTS_MAX).await?;
+    let mut all = project::store::of_entity(&ctx.shared().database, entity, 0, PROJECTS_MAX).await?;
+    all.retain(|project| project.is_registry() || !is_organization(ctx));
     Ok(search.apply(all, fields::of_project))
 }
 
