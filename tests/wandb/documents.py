@@ -28,7 +28,15 @@ def texts(tree):
         if isinstance(node, ast.JoinedStr):
             yield "".join(part.value for part in node.values if isinstance(part, ast.Constant)), True
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
-            yield PLACE.sub("", node.value), PLACE.search(node.value) is not None
+            yield filled(node.value)
+
+
+def filled(text):
+    """A string with nothing in the places where something is put."""
+    if "{{" in text:
+        return text.replace("{}", "").replace("{{", "{").replace("}}", "}"), True
+    is_partial = PLACE.search(text) is not None or re.search(r"^\s*\{\}", text, re.M) is not None
+    return PLACE.sub("", text), is_partial
 
 
 def block(text, start):

@@ -66,9 +66,10 @@ queued = api.queued_run("alice", "jobs", "k8s", api.run_queue("alice", "k8s").it
 assert queued.state == "pending", queued.state
 
 # A job's inputs are checked before anything is queued. LA-I-5, LA-I-6, LA-I-7
-pathlib.Path("schema.json").write_text(json.dumps({"type": "object", "properties": {"lr": {"type": "number", "maximum": 1}}}))
-wandb_command("job", "create", "-p", "jobs", "-e", "alice", "-n", "checked", "--schema", "schema.json", "image", "busybox:3")
-checked = ("launch", "-q", "-e", "alice", "-p", "jobs", "-j", "alice/jobs/checked:latest", "-r", "kubernetes", "-c")
+job = wandb.Api().artifact("alice/jobs/hello:latest")
+job.metadata["input_schemas"] = {"@wandb.config": {"type": "object", "properties": {"lr": {"type": "number", "maximum": 1}}}}
+job.save()
+checked = ("launch", "-q", "-e", "alice", "-p", "jobs", "-j", "alice/jobs/hello:latest", "-r", "kubernetes", "-c")
 said = wandb_command(*checked, json.dumps({"overrides": {"run_config": {"lr": 2}}}), fails=True)
 assert "must be at most 1" in said, said
 wandb_command(*checked, json.dumps({"overrides": {"run_config": {"lr": 0.5}}}))

@@ -37,7 +37,8 @@ const PUSH: &str = "mutation($spec: JSONString!, $priority: Int, $values: JSONSt
     { runQueueItemId runSpec } }";
 const POP: &str = "mutation { popFromRunQueue(input: {entityName: \"alice\", projectName: \"model-registry\", queueName: \"q\"}) \
     { runQueueItemId runSpec } }";
-const ACK: &str = "mutation($id: ID!, $run: String!) { ackRunQueueItem(input: {runQueueItemId: $id, runName: $run}) { success } }";
+const ACK: &str =
+    "mutation($id: ID!, $run: String!) { ackRunQueueItem(input: {runQueueItemId: $id, runName: $run}) { success } }";
 const FAIL: &str = "mutation($id: ID!, $message: String!) { failRunQueueItem(input: {runQueueItemId: $id, message: $message, stage: \"agent\"}) { success } }";
 
 fn item(running: &Running, id: &str) -> Value {
@@ -47,7 +48,8 @@ fn item(running: &Running, id: &str) -> Value {
 }
 
 fn push(running: &Running, spec: Value, priority: Option<i64>, values: Value) -> String {
-    let pushed = ask(running, PUSH, json!({ "spec": spec.to_string(), "priority": priority, "values": values.to_string() }));
+    let pushed =
+        ask(running, PUSH, json!({ "spec": spec.to_string(), "priority": priority, "values": values.to_string() }));
     pushed["pushToRunQueueByName"]["runQueueItemId"].as_str().expect("an item").to_owned()
 }
 
@@ -71,13 +73,21 @@ fn items_live_by_the_table(engine: Engine) {
     let popped = ask(&running, POP, json!({}))["popFromRunQueue"].clone();
     assert_eq!(popped["runQueueItemId"], high);
     assert_eq!(popped["runSpec"]["author"], "alice");
-    let ack = |id: &str, run: &str| ask(&running, ACK, json!({ "id": id, "run": run }))["ackRunQueueItem"]["success"].clone();
+    let ack =
+        |id: &str, run: &str| ask(&running, ACK, json!({ "id": id, "run": run }))["ackRunQueueItem"]["success"].clone();
     assert_eq!((ack(&high, "r1"), ack(&high, "r1"), ack(&high, "r2")), (json!(true), json!(true), json!(false)));
     // Who was refused says so; that does not fail the item of the one that was not.
     ask(&running, FAIL, json!({ "id": high, "message": "Error acking run queue item" }));
     assert_eq!(item(&running, &high)["state"], "CLAIMED");
-    assert_eq!(refused(&running, "mutation($q: ID!, $id: ID!) { deleteFromRunQueue(input: {queueID: $q, runQueueItemId: $id}) { success } }",
-        json!({ "q": queue, "id": high })).status, 409);
+    assert_eq!(
+        refused(
+            &running,
+            "mutation($q: ID!, $id: ID!) { deleteFromRunQueue(input: {queueID: $q, runQueueItemId: $id}) { success } }",
+            json!({ "q": queue, "id": high })
+        )
+        .status,
+        409
+    );
     ask(&running, FAIL, json!({ "id": high, "message": "no room" }));
     let failed = item(&running, &high);
     assert_eq!((failed["state"].as_str(), failed["error"]["message"].as_str()), (Some("FAILED"), Some("no room")));
@@ -94,8 +104,11 @@ fn items_live_by_the_table(engine: Engine) {
     assert_eq!(second["templateVariableValues"], json!({ "n": 4 }));
     assert!(!second.to_string().contains("secret"), "{second}");
 
-    ask(&running, "mutation($q: ID!, $id: ID!) { deleteFromRunQueue(input: {queueID: $q, runQueueItemId: $id}) { success } }",
-        json!({ "q": queue, "id": low }));
+    ask(
+        &running,
+        "mutation($q: ID!, $id: ID!) { deleteFromRunQueue(input: {queueID: $q, runQueueItemId: $id}) { success } }",
+        json!({ "q": queue, "id": low }),
+    );
     assert!(item(&running, &low).is_null());
     ask(&running, "mutation($q: ID!) { deleteRunQueues(input: {queueIDs: [$q]}) { success } }", json!({ "q": queue }));
     assert_eq!(refused(&running, POP, json!({})).status, 404);
@@ -131,9 +144,16 @@ fn both_ways_to_push_refuse_the_same() {
         (job, json!({ "n": 1 }), None, "was not found"),
         (json!([]), json!({ "n": 1 }), None, "not a JSON object"),
     ] {
-        let variables = json!({ "queue": queue, "spec": spec.to_string(), "values": values.to_string(), "priority": priority });
+        let variables =
+            json!({ "queue": queue, "spec": spec.to_string(), "values": values.to_string(), "priority": priority });
         let (first, second) = (refused(&running, PUSH, variables.clone()), refused(&running, by_id, variables));
-        assert_eq!((first.status, &first.body.contains(words)), (second.status, &true), "{} {}", first.body, second.body);
+        assert_eq!(
+            (first.status, &first.body.contains(words)),
+            (second.status, &true),
+            "{} {}",
+            first.body,
+            second.body
+        );
         assert_eq!(first.json()["errors"][0]["message"], second.json()["errors"][0]["message"]);
         assert!((400..500).contains(&first.status), "{}", first.body);
     }
@@ -147,7 +167,9 @@ fn both_ways_to_push_refuse_the_same() {
     let wrong = PUSH.replace("\"q\"", "\"other\"");
     assert_eq!(refused(&running, &wrong, json!({ "spec": own.to_string() })).status, 404);
     let long = "x".repeat(65);
-    let make = format!("mutation {{ createRunQueue(input: {{entityName: \"alice\", projectName: \"model-registry\", queueName: \"{long}\", access: PROJECT}}) {{ success }} }}");
+    let make = format!(
+        "mutation {{ createRunQueue(input: {{entityName: \"alice\", projectName: \"model-registry\", queueName: \"{long}\", access: PROJECT}}) {{ success }} }}"
+    );
     assert_eq!(refused(&running, &make, json!({})).status, 400);
 }
 
@@ -173,12 +195,16 @@ fn limits_hold(engine: Engine) {
     }
     let full = refused(&running, PUSH, json!({ "spec": image().to_string(), "values": "{\"n\": 1}" }));
     assert!(full.status == 409 && full.body.contains("is full"), "{}", full.body);
-    let first = ask(&running, POP, json!({}))["popFromRunQueue"]["runQueueItemId"].as_str().expect("an item").to_owned();
+    let first =
+        ask(&running, POP, json!({}))["popFromRunQueue"]["runQueueItemId"].as_str().expect("an item").to_owned();
     assert!(ask(&running, POP, json!({}))["popFromRunQueue"].is_null());
     ask(&running, ACK, json!({ "id": first, "run": "r" }));
     let now = ask(&running, limit, json!({ "q": queue }))["updateRunQueueLimits"]["queue"].clone();
     assert_eq!(now["limits"], json!({ "runningMax": null, "pendingMax": null }));
-    assert_eq!((now["statistics"]["pending"].as_i64(), now["statistics"]["waitSeconds"]["count"].as_i64()), (Some(1), Some(1)));
+    assert_eq!(
+        (now["statistics"]["pending"].as_i64(), now["statistics"]["waitSeconds"]["count"].as_i64()),
+        (Some(1), Some(1))
+    );
     assert!(now["statistics"]["oldestPendingSeconds"].as_f64().is_some_and(|age| age >= 0.0), "{now}");
     assert!(!ask(&running, POP, json!({}))["popFromRunQueue"].is_null());
 }
@@ -228,10 +254,17 @@ fn a_run_speaks_by_posts_that_may_come_twice() {
     }
     let now = state(&running, "r")["run"].clone();
     assert_eq!((now["state"].as_str(), now["historyLineCount"].as_i64()), (Some("running"), Some(2)));
-    assert_eq!((now["summaryMetrics"].as_str(), now["systemMetrics"].as_str()), (Some("{\"x\":2}"), Some("{\"system.cpu\": 5}")));
+    assert_eq!(
+        (now["summaryMetrics"].as_str(), now["systemMetrics"].as_str()),
+        (Some("{\"x\":2}"), Some("{\"system.cpu\": 5}"))
+    );
     assert_eq!(now["historyKeys"]["lastStep"], 1);
-    let console: Vec<&Value> = now["logLines"]["edges"].as_array().expect("lines").iter().map(|edge| &edge["node"]).collect();
-    assert_eq!((console.len(), console[1]["line"].as_str(), console[2]["line"].as_str()), (3, Some("plain"), Some("json")));
+    let console: Vec<&Value> =
+        now["logLines"]["edges"].as_array().expect("lines").iter().map(|edge| &edge["node"]).collect();
+    assert_eq!(
+        (console.len(), console[1]["line"].as_str(), console[2]["line"].as_str()),
+        (3, Some("plain"), Some("json"))
+    );
 
     let id = made["bucket"]["id"].as_str().expect("an id");
     ask(&running, "mutation($id: ID!) { stopRun(input: {id: $id}) { success } }", json!({ "id": id }));
@@ -255,21 +288,36 @@ fn the_doors_answer_as_clients_expect() {
     assert_eq!(send(&running, KEY, "POST /sdk/otel/v1/metrics", "").status, 404);
     let unknown = send(&running, KEY, "GET /nowhere", "");
     assert!(unknown.status == 404 && unknown.json()["error"].is_string(), "{}", unknown.body);
-    let told = ask(&running, "{ __type(name: \"CreateArtifactInput\") { inputFields { name } } __schema { queryType { name } } \
+    let told = ask(
+        &running,
+        "{ __type(name: \"CreateArtifactInput\") { inputFields { name } } __schema { queryType { name } } \
         serverInfo { cliVersionInfo features { name isEnabled } latestLocalVersionInfo { outOfDate } } \
         viewer { id entity username email flags teams { edges { node { name } } } } entity(name: \"alice\") { organization { coreWeaveOrganizationId } isTeam } \
         registry: project(name: \"model-registry\", entityName: \"alice\") { name runQueues { id } } missing: project(name: \"x\", entityName: \"alice\") { id } \
-        strangers: project(name: \"x\", entityName: \"nobody\") { id } }", json!({}));
+        strangers: project(name: \"x\", entityName: \"nobody\") { id } }",
+        json!({}),
+    );
     assert!(told["__type"]["inputFields"].as_array().is_some_and(|fields| fields.len() > 15), "{told}");
     assert_eq!(told["serverInfo"]["cliVersionInfo"]["max_cli_version"], "99.0.0");
     assert_eq!((&told["missing"], &told["strangers"]), (&Value::Null, &Value::Null));
-    assert_eq!((told["viewer"]["entity"].as_str(), told["registry"]["name"].as_str()), (Some("alice"), Some("model-registry")));
+    assert_eq!(
+        (told["viewer"]["entity"].as_str(), told["registry"]["name"].as_str()),
+        (Some("alice"), Some("model-registry"))
+    );
     assert_eq!(told["viewer"]["teams"]["edges"], json!([{ "node": { "name": "alice" } }]));
     let refused = graphql(&running, KEY, "{ viewer { nothing } }");
-    assert!(refused.status == 400 && refused.body.contains("Cannot query field \\\"nothing\\\" on type \\\"User\\\"."), "{}", refused.body);
+    assert!(
+        refused.status == 400 && refused.body.contains("Cannot query field \\\"nothing\\\" on type \\\"User\\\"."),
+        "{}",
+        refused.body
+    );
     begin(&running, "r");
-    let files = ask(&running, "mutation { createRunFiles(input: {entityName: \"alice\", projectName: \"p\", runName: \"r\", files: [\"a b/é%.txt\", \"b\"]}) \
-        { runID uploadHeaders files { name uploadUrl } } }", json!({}));
+    let files = ask(
+        &running,
+        "mutation { createRunFiles(input: {entityName: \"alice\", projectName: \"p\", runName: \"r\", files: [\"a b/é%.txt\", \"b\"]}) \
+        { runID uploadHeaders files { name uploadUrl } } }",
+        json!({}),
+    );
     let url = files["createRunFiles"]["files"][0]["uploadUrl"].as_str().expect("a URL");
     let path = url.strip_prefix(&running.url).expect("an absolute URL of this server");
     let mut answer = String::new();
@@ -277,19 +325,49 @@ fn the_doors_answer_as_clients_expect() {
     assert!(answer.to_ascii_lowercase().contains("access-control-allow-origin: *"), "{answer}");
 }
 
+/// Uploads the manifest of a file and of something far away, and commits; a second time changes nothing.
+fn commit_with_manifest(running: &Running, artifact: &str, md5: &str) {
+    let manifest = json!({ "version": 1, "contents": { "big.bin": { "digest": md5, "size": 11 }, "far": { "digest": "e", "ref": "s3://b/k" } } });
+    let made = ask(
+        running,
+        "mutation($id: ID!) { createArtifactManifest(input: {artifactID: $id, name: \"wandb_manifest.json\", digest: \"\", entityName: \"alice\", \
+        projectName: \"p\", runName: \"r\"}) { artifactManifest { file { uploadUrl } } } }",
+        json!({ "id": artifact }),
+    );
+    let url = made["createArtifactManifest"]["artifactManifest"]["file"]["uploadUrl"].as_str().expect("a URL");
+    assert_eq!(
+        send(running, KEY, &format!("PUT {}", url.strip_prefix(&running.url).expect("ours")), &manifest.to_string())
+            .status,
+        200
+    );
+    let commit = "mutation($id: ID!) { commitArtifact(input: {artifactID: $id}) { artifact { id versionIndex size fileCount } } }";
+    for _ in 0..2 {
+        let done = ask(running, commit, json!({ "id": artifact }))["commitArtifact"]["artifact"].clone();
+        assert_eq!(
+            (done["versionIndex"].as_i64(), done["size"].as_i64(), done["fileCount"].as_i64()),
+            (Some(0), Some(11), Some(2))
+        );
+    }
+}
+
 // ART-6, ART-7, ART-8, ART-13, ART-14, ART-15
 #[test]
 fn a_large_file_comes_in_parts_and_is_one_file() {
     let running = Running::start(Engine::Sqlite);
-    let made = ask(&running, "mutation { createArtifact(input: {entityName: \"alice\", projectName: \"p\", artifactTypeName: \"t\", \
-        artifactCollectionName: \"big\", digest: \"d\", digestAlgorithm: MANIFEST_MD5, clientID: \"c1\"}) { artifact { id state } } }", json!({}));
+    let made = ask(
+        &running,
+        "mutation { createArtifact(input: {entityName: \"alice\", projectName: \"p\", artifactTypeName: \"t\", \
+        artifactCollectionName: \"big\", digest: \"d\", digestAlgorithm: MANIFEST_MD5, clientID: \"c1\"}) { artifact { id state } } }",
+        json!({}),
+    );
     let artifact = made["createArtifact"]["artifact"]["id"].as_str().expect("an id").to_owned();
     // The MD5 of "hello world", as clients send it.
     let md5 = "XrY7u+Ae7tCTyyK7j1rNww==";
     let spec = |parts: Value| json!({ "files": [{ "artifactID": artifact, "name": "big.bin", "md5": md5, "uploadPartsInput": parts }] });
     let create = "mutation($files: [CreateArtifactFileSpecInput!]!) { createArtifactFiles(input: {artifactFiles: $files}) { files { edges { node \
         { storagePath uploadUrl uploadMultipartUrls { uploadID uploadUrlParts { partNumber uploadUrl } } artifact { id } } } } } }";
-    let files = ask(&running, create, spec(json!([{ "partNumber": 1, "hexMD5": "" }, { "partNumber": 2, "hexMD5": "" }])));
+    let files =
+        ask(&running, create, spec(json!([{ "partNumber": 1, "hexMD5": "" }, { "partNumber": 2, "hexMD5": "" }])));
     let node = files["createArtifactFiles"]["files"]["edges"][0]["node"].clone();
     let upload = node["uploadMultipartUrls"]["uploadID"].as_str().expect("an upload").to_owned();
     let complete = "mutation($artifact: ID!, $path: String!, $upload: String!, $parts: [UploadPartsInput!]!) { completeMultipartUploadArtifact(input: \
@@ -313,20 +391,15 @@ fn a_large_file_comes_in_parts_and_is_one_file() {
     let known = ask(&running, create, spec(json!(null)));
     assert!(known["createArtifactFiles"]["files"]["edges"][0]["node"]["uploadUrl"].is_null(), "{known}");
 
-    let manifest = json!({ "version": 1, "contents": { "big.bin": { "digest": md5, "size": 11 }, "far": { "digest": "e", "ref": "s3://b/k" } } });
-    let made = ask(&running, "mutation($id: ID!) { createArtifactManifest(input: {artifactID: $id, name: \"wandb_manifest.json\", digest: \"\", entityName: \"alice\", \
-        projectName: \"p\", runName: \"r\"}) { artifactManifest { file { uploadUrl } } } }", json!({ "id": artifact }));
-    let url = made["createArtifactManifest"]["artifactManifest"]["file"]["uploadUrl"].as_str().expect("a URL");
-    assert_eq!(send(&running, KEY, &format!("PUT {}", url.strip_prefix(&running.url).expect("ours")), &manifest.to_string()).status, 200);
-    let commit = "mutation($id: ID!) { commitArtifact(input: {artifactID: $id}) { artifact { id versionIndex size fileCount } } }";
-    for _ in 0..2 {
-        let done = ask(&running, commit, json!({ "id": artifact }))["commitArtifact"]["artifact"].clone();
-        assert_eq!((done["versionIndex"].as_i64(), done["size"].as_i64(), done["fileCount"].as_i64()), (Some(0), Some(11), Some(2)));
-    }
+    commit_with_manifest(&running, &artifact, md5);
     let read = ask(&running, "query($id: ID!) { artifact(id: $id) { currentManifest { file { directUrl } } files { edges { node { name directUrl } } } } }",
         json!({ "id": artifact }))["artifact"].clone();
     let entries = read["files"]["edges"].as_array().expect("entries");
     assert_eq!((entries.len(), &entries[1]["node"]["directUrl"]), (2, &json!("s3://b/k")));
-    let path = entries[0]["node"]["directUrl"].as_str().and_then(|url| url.strip_prefix(&running.url)).expect("ours").to_owned();
+    let path = entries[0]["node"]["directUrl"]
+        .as_str()
+        .and_then(|url| url.strip_prefix(&running.url))
+        .expect("ours")
+        .to_owned();
     assert_eq!(send(&running, "", &format!("GET {path}"), "").body, "hello world");
 }

@@ -55,7 +55,14 @@ impl Running {
         };
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         let server = runtime.block_on(Server::start(settings)).expect("the server starts");
-        Running { uses: Client::Newest, url: server.url().to_owned(), server: Some(server), home, runtime, _postgres: postgres }
+        Running {
+            uses: Client::Newest,
+            url: server.url().to_owned(),
+            server: Some(server),
+            home,
+            runtime,
+            _postgres: postgres,
+        }
     }
 
     pub fn start_for(engine: Engine, uses: Client) -> Running {

@@ -141,16 +141,20 @@ mod tests {
         let good = json!({"lr": 0.5, "epochs": 3, "net": {"kind": "a"}, "layers": [1, 2], "more": [{}]});
         assert!(told(schema.clone(), good).is_empty());
         let bad = json!({"lr": 0, "net": {"kind": "c"}, "layers": [1, 1, 3]});
-        assert_eq!(told(schema, bad), [
-            "input `epochs` is required",
-            "input `layers` must have at most 2 items",
-            "input `layers` must not have the same item twice",
-            "input `layers.2` must be one of 1, 2, not 3",
-            "input `lr` must be more than 0, not 0",
-            "input `net.kind` must be one of \"a\", \"b\", not \"c\"",
-        ]);
-        assert_eq!(told(json!({"n": {"type": "integer"}}), json!({"n": "1"})), [
-            "input `n` must be of type integer, not \"1\""
-        ]);
+        assert_eq!(
+            told(schema, bad),
+            [
+                "input `epochs` is required",
+                "input `layers` must have at most 2 items",
+                "input `layers` must not have the same item twice",
+                "input `layers.2` must be one of 1, 2, not 3",
+                "input `lr` must be more than 0, not 0",
+                "input `net.kind` must be one of \"a\", \"b\", not \"c\"",
+            ]
+        );
+        assert_eq!(
+            told(json!({"n": {"type": "integer"}}), json!({"n": "1"})),
+            ["input `n` must be of type integer, not \"1\""]
+        );
     }
 }

@@ -89,7 +89,8 @@ mod tests {
     #[test]
     fn only_the_best_part_goes_on_and_who_has_not_come_to_a_band_is_left_alone() {
         let early = hyperband(json!({"type": "hyperband", "min_iter": 2, "eta": 3})).unwrap();
-        let course = |run: &str, is_running, values: &[f64]| Course { run: run.into(), is_running, values: values.into() };
+        let course =
+            |run: &str, is_running, values: &[f64]| Course { run: run.into(), is_running, values: values.into() };
         let courses = [
             course("good", true, &[1.0, 0.5]),
             course("bad", true, &[1.0, 0.9]),

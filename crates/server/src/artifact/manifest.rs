@@ -82,7 +82,10 @@ mod tests {
     // ART-5
     #[test]
     fn parts_become_one_manifest_in_which_the_last_word_counts() {
-        let parts = [r#"{"version":1,"contents":{"a":{"digest":"1"},"b":{"digest":"2"}}}"#, r#"{"version":1,"contents":{"b":{"digest":"3"}}}"#];
+        let parts = [
+            r#"{"version":1,"contents":{"a":{"digest":"1"},"b":{"digest":"2"}}}"#,
+            r#"{"version":1,"contents":{"b":{"digest":"3"}}}"#,
+        ];
         let whole: Value = serde_json::from_slice(&merge(&parts).unwrap()).unwrap();
         assert_eq!(whole, serde_json::json!({"version":1,"contents":{"a":{"digest":"1"},"b":{"digest":"3"}}}));
         assert!(merge(&["[]"]).is_err());

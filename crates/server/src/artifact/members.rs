@@ -31,7 +31,8 @@ pub async fn by_version(database: &Database, collection: &Collection, version: i
 }
 
 pub async fn by_alias(database: &Database, collection: &Collection, alias: &str) -> Result<Option<Member>> {
-    let sql = members(collection, "AND a.id = (SELECT artifact_id FROM aliases WHERE collection_id = $1 AND alias = $2)");
+    let sql =
+        members(collection, "AND a.id = (SELECT artifact_id FROM aliases WHERE collection_id = $1 AND alias = $2)");
     database.maybe(sql, args![collection.id, alias]).await?.map(|row| member(&row)).transpose()
 }
 
@@ -65,7 +66,9 @@ pub async fn link(write: &mut Write, portfolio: i64, artifact: i64, now: Timesta
 
 /// Takes an artifact out of a portfolio; the newest that is left is then the latest.
 pub async fn unlink(write: &mut Write, portfolio: i64, artifact: i64) -> Result<()> {
-    write.run("DELETE FROM artifact_links WHERE collection_id = $1 AND artifact_id = $2", args![portfolio, artifact]).await?;
+    write
+        .run("DELETE FROM artifact_links WHERE collection_id = $1 AND artifact_id = $2", args![portfolio, artifact])
+        .await?;
     write.run("DELETE FROM aliases WHERE collection_id = $1 AND artifact_id = $2", args![portfolio, artifact]).await?;
     let sql = "SELECT artifact_id FROM artifact_links WHERE collection_id = $1 ORDER BY version DESC LIMIT 1";
     if let Some(row) = write.maybe(sql, args![portfolio]).await? {

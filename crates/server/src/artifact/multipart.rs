@@ -58,7 +58,11 @@ pub async fn complete(shared: &Shared, artifact: &Artifact, upload: &str, mut pa
     Ok(md5.to_owned())
 }
 
-fn joined(shared: &Shared, folder: &str, parts: Vec<i64>) -> impl Stream<Item = std::result::Result<Bytes, axum::Error>> + Unpin {
+fn joined(
+    shared: &Shared,
+    folder: &str,
+    parts: Vec<i64>,
+) -> impl Stream<Item = std::result::Result<Bytes, axum::Error>> + Unpin {
     let shared = shared.clone();
     let folder = folder.to_owned();
     let open = move |number: i64| {

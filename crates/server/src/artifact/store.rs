@@ -85,7 +85,12 @@ pub async fn collections_of(database: &Database, project: i64, kind: Option<i64>
 }
 
 /// The portfolio of this name; what is there under the name may be something else.
-pub async fn ensure_portfolio(write: &mut Write, (project, kind): (i64, i64), name: &str, now: Timestamp) -> Result<Collection> {
+pub async fn ensure_portfolio(
+    write: &mut Write,
+    (project, kind): (i64, i64),
+    name: &str,
+    now: Timestamp,
+) -> Result<Collection> {
     let sql = "INSERT INTO collections (project_id, type_id, name, is_portfolio, created_at, updated_at, versions) \
                VALUES ($1, $2, $3, 1, $4, $4, 0) ON CONFLICT (project_id, name) DO NOTHING";
     write.run(sql, args![project, kind, name, now]).await?;
@@ -113,7 +118,9 @@ pub async fn delete_collection(write: &mut Write, id: i64, now: Timestamp) -> Re
         let sql = format!("DELETE FROM {table} WHERE collection_id = $1 OR artifact_id IN ({OWN})");
         write.run(sqlx::AssertSqlSafe(sql), args![id]).await?;
     }
-    write.run("UPDATE artifacts SET state = 'DELETED', updated_at = $2 WHERE collection_id = $1", args![id, now]).await?;
+    write
+        .run("UPDATE artifacts SET state = 'DELETED', updated_at = $2 WHERE collection_id = $1", args![id, now])
+        .await?;
     let sql = "UPDATE collections SET name = name || ':' || id, is_deleted = 1, updated_at = $2 WHERE id = $1";
     write.run(sql, args![id, now]).await?;
     Ok(())

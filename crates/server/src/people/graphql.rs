@@ -1,13 +1,13 @@
 //! People in the schema: the viewer, users, entities, keys.
 
 use super::{Entity as EntityRow, User as UserRow, store};
+use crate::artifact::graphql::collection::ArtifactCollectionConnection;
+use crate::artifact::graphql::registry;
 use crate::fault::{Fault, Result};
 use crate::graphql::Asked as _;
 use crate::graphql::page::PageInfo;
 use crate::graphql::scalars::{DateTime, JsonText};
 use crate::ids;
-use crate::artifact::graphql::collection::ArtifactCollectionConnection;
-use crate::artifact::graphql::registry;
 use crate::project::graphql::{Project, ProjectConnection};
 use crate::project::{self, Path};
 use crate::queue::graphql::DefaultResourceConfig;

@@ -280,7 +280,8 @@ impl ProjectMutation {
         }
         let mut write = shared.database.write().await?;
         store::rename(&mut write, found.id, name).await?;
-        events::audit(&mut write, caller, "project.rename", &format!("{}/{name}", found.entity), Timestamp::now()).await?;
+        events::audit(&mut write, caller, "project.rename", &format!("{}/{name}", found.entity), Timestamp::now())
+            .await?;
         write.commit().await?;
         let project = store::by_id(&shared.database, found.id).await?.map(Project::new);
         Ok(Some(RenameProjectPayload { project, inserted: Some(false) }))
@@ -300,8 +301,14 @@ impl ProjectMutation {
             return Err(Fault::conflict(message));
         }
         store::delete(&mut write, found.id).await?;
-        events::audit(&mut write, caller, "project.delete", &format!("{}/{}", found.entity, found.name), Timestamp::now())
-            .await?;
+        events::audit(
+            &mut write,
+            caller,
+            "project.delete",
+            &format!("{}/{}", found.entity, found.name),
+            Timestamp::now(),
+        )
+        .await?;
         write.commit().await?;
         Ok(SuccessPayload::yes(input.client_mutation_id))
     }

@@ -70,7 +70,9 @@ pub async fn delete(write: &mut Write, id: i64) -> Result<()> {
         let sql = format!("DELETE FROM {table} WHERE artifact_id IN ({own})");
         write.run(sqlx::AssertSqlSafe(sql), args![id]).await?;
     }
-    write.run(sqlx::AssertSqlSafe(format!("DELETE FROM artifacts WHERE collection_id IN ({COLLECTIONS})")), args![id]).await?;
+    write
+        .run(sqlx::AssertSqlSafe(format!("DELETE FROM artifacts WHERE collection_id IN ({COLLECTIONS})")), args![id])
+        .await?;
     for table in ["collections", "artifact_types"] {
         write.run(sqlx::AssertSqlSafe(format!("DELETE FROM {table} WHERE project_id = $1")), args![id]).await?;
     }

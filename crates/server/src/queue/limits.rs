@@ -153,9 +153,8 @@ async fn percentiles(
     since: Timestamp,
     (from, to): (&str, &str),
 ) -> Result<Percentiles> {
-    let rows = format!(
-        "FROM items WHERE queue_id = $1 AND created_at >= $2 AND {from} IS NOT NULL AND {to} IS NOT NULL"
-    );
+    let rows =
+        format!("FROM items WHERE queue_id = $1 AND created_at >= $2 AND {from} IS NOT NULL AND {to} IS NOT NULL");
     let sql = sqlx::AssertSqlSafe(format!("SELECT COUNT(*) AS n {rows}"));
     let row = database.maybe(sql, args![queue, since]).await?;
     let count: i64 = row.map_or(Ok(0), |row| row.get("n"))?;

@@ -37,7 +37,8 @@ pub async fn push(shared: &Shared, caller: &Caller, queue: &Queue, asked: &Asked
     job::check(shared, caller, &resolved.spec).await?;
     let mut write = shared.database.write().await?;
     if !limits::is_room_to_wait(&mut write, queue).await? {
-        let message = format!("queue `{}` is full; hint: try again when some of what waits has been started", queue.name);
+        let message =
+            format!("queue `{}` is full; hint: try again when some of what waits has been started", queue.name);
         return Err(Fault::conflict(message));
     }
     let id = items::insert(&mut write, queue, &resolved, caller.user.id, Timestamp::now()).await?;

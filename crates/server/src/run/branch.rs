@@ -42,9 +42,9 @@ pub async fn fork_of(shared: &Shared, project: i64, name: &str, config: Option<&
     let Some((parent, step)) = point.filter(|(parent, _)| parent != name) else {
         return Ok(None);
     };
-    let parent = store::by_name(&shared.database, project, &parent).await?.ok_or_else(|| {
-        Fault::missing(format!("run `{parent}`, from which `{name}` should be forked,"))
-    })?;
+    let parent = store::by_name(&shared.database, project, &parent)
+        .await?
+        .ok_or_else(|| Fault::missing(format!("run `{parent}`, from which `{name}` should be forked,")))?;
     let mut lines = lines::read_all(&shared.database, parent.id, Stream::History).await?;
     let trunk = trunk(lines.iter().map(String::as_str), step);
     lines.truncate(trunk.lines);

@@ -1,7 +1,7 @@
 //! `upsertBucket`: a run begins, begins again, or is edited.
 
-use super::store::{self, Edit, NewRun};
 use super::sharing::merged;
+use super::store::{self, Edit, NewRun};
 use super::{Run, branch, names, stream};
 use crate::Shared;
 use crate::database::Write;

@@ -9,11 +9,11 @@ use crate::graphql::search::{self, Search};
 use crate::ids;
 use crate::project::graphql::Project;
 use crate::project::{self, Project as ProjectRecord};
-use crate::run::graphql::{Run, RunConnection};
 use crate::run::graphql::project::by_order as sorted;
+use crate::run::graphql::{Run, RunConnection};
 use crate::run::{Run as RunRecord, store as runs};
-use serde_json::Value;
 use async_graphql::{Context, ID, Object, SimpleObject};
+use serde_json::Value;
 use std::sync::Arc;
 use volley_plan::sweep::{config, search as plan};
 

@@ -266,7 +266,9 @@ async fn create(ctx: &Context<'_>, input: &CreateArtifactInput) -> Result<Record
     let kind = store::ensure_type(&mut write, project.id, &input.artifact_type_name, now).await?;
     let collection = store::ensure_collection(&mut write, project.id, kind, name, now).await?;
     if collection.is_portfolio {
-        return Err(Fault::conflict(format!("`{name}` is a portfolio; hint: log the artifact elsewhere and link it here")));
+        return Err(Fault::conflict(format!(
+            "`{name}` is a portfolio; hint: log the artifact elsewhere and link it here"
+        )));
     }
     if collection.type_id != kind {
         return Err(Fault::conflict(format!(

@@ -1,8 +1,8 @@
 //! What clients do to collections: link artifacts into them, rename, describe, tag and delete them.
 
+use super::Tag;
 use super::collection::{ArtifactCollection, ArtifactCollectionMembership};
 use super::input::{LinkArtifactInput, LinkArtifactPayload, TagInput};
-use super::Tag;
 use crate::artifact::members::{self, Member};
 use crate::artifact::{Artifact as Record, Collection, expect, expect_collection, store};
 use crate::events;
@@ -235,11 +235,7 @@ async fn linked(ctx: &Context<'_>, input: &LinkArtifactInput) -> Result<Record> 
     found.filter(|artifact| caller.may_see(artifact.entity_id)).ok_or_else(missing)
 }
 
-async fn portfolio_for(
-    ctx: &Context<'_>,
-    artifact: &Record,
-    input: &LinkArtifactInput,
-) -> Result<(Collection, bool)> {
+async fn portfolio_for(ctx: &Context<'_>, artifact: &Record, input: &LinkArtifactInput) -> Result<(Collection, bool)> {
     let (shared, caller) = (ctx.shared(), ctx.caller());
     if let Some(id) = &input.artifact_portfolio_id {
         return Ok((expect_collection(shared, caller, Deed::Log, id).await?, false));
@@ -292,8 +288,7 @@ async fn edit(
         Some(kind) => Some(store::ensure_type(&mut write, found.project_id, &kind, now).await?),
         None => None,
     };
-    let edit =
-        store::CollectionEdit { name: name.as_deref(), description: description.as_deref(), kind, tags: None };
+    let edit = store::CollectionEdit { name: name.as_deref(), description: description.as_deref(), kind, tags: None };
     store::edit_collection(&mut write, found.id, &edit, now).await?;
     write.commit().await?;
     payload(ctx, found.id, client_mutation_id).await

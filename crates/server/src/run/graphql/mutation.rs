@@ -2,8 +2,8 @@
 
 use super::Run;
 use crate::fault::{Fault, Result};
-use crate::graphql::{Asked as _, Sender};
 use crate::graphql::scalars::{Duration, JsonText};
+use crate::graphql::{Asked as _, Sender};
 use crate::project::Path;
 use crate::run::store::{self, Edit};
 use crate::run::upsert::{self, Begin};
