@@ -4,18 +4,24 @@ use crate::support::{Client, Engine, KEY, Running, USER, succeed, told};
 
 /// One test on each engine with the newest package, and one with the older package. The scripts name the rules.
 macro_rules! on_all {
-    ($($(#[$note:meta])* $name:ident => $check:expr;)*) => {
+    ($($name:ident => $check:expr;)*) => {
         mod sqlite {
-            $($(#[$note])* #[test] fn $name() { ($check)(&super::Running::start(super::Engine::Sqlite)); })*
+            use super::{Engine, Running, resume, script};
+            $(#[test] fn $name() { $check(&Running::start(Engine::Sqlite)); })*
         }
         mod postgres {
-            $($(#[$note])* #[test] fn $name() { ($check)(&super::Running::start(super::Engine::Postgres)); })*
+            use super::{Engine, Running, resume, script};
+            $(#[test] fn $name() { $check(&Running::start(Engine::Postgres)); })*
         }
         mod older {
-            use super::{Client, Engine, Running};
-            $($(#[$note])* #[test] fn $name() { ($check)(&Running::start_for(Engine::Sqlite, Client::Older)); })*
+            use super::{Client, Engine, Running, resume, script};
+            $(#[test] fn $name() { $check(&Running::start_for(Engine::Sqlite, Client::Older)); })*
         }
     };
+}
+
+fn script(name: &'static str) -> impl Fn(&Running) {
+    move |running| drop(running.script(name))
 }
 
 // AUTH-1, AUTH-3, AUTH-4
@@ -27,13 +33,13 @@ fn login_prints_the_user_and_a_wrong_key_the_servers_message() {
 }
 
 on_all! {
-    a_run_is_logged_and_read_back => |running: &super::Running| drop(running.script("run.py"));
-    a_run_is_resumed_and_an_offline_one_synced => super::resume;
-    queues_are_made_filled_and_deleted => |running: &super::Running| drop(running.script("queues.py"));
-    artifacts_are_made_and_read => |running: &super::Running| drop(running.script("artifact.py"));
-    artifacts_are_linked_and_collections_changed => |running: &super::Running| drop(running.script("portfolios.py"));
-    a_sweep_is_searched_by_an_agent => |running: &super::Running| drop(running.script("sweep.py"));
-    a_launch_agent_runs_what_was_launched => |running: &super::Running| drop(running.script("launch.py"));
+    a_run_is_logged_and_read_back => script("run.py");
+    a_run_is_resumed_and_an_offline_one_synced => resume;
+    queues_are_made_filled_and_deleted => script("queues.py");
+    artifacts_are_made_and_read => script("artifact.py");
+    artifacts_are_linked_and_collections_changed => script("portfolios.py");
+    a_sweep_is_searched_by_an_agent => script("sweep.py");
+    a_launch_agent_runs_what_was_launched => script("launch.py");
 }
 
 // RUN-6, AUTH-6
