@@ -7,7 +7,11 @@ TEST := $(if $(shell command -v cargo-nextest),cargo nextest run,cargo test)
 export VOLLEY = $(abspath $(TARGET)/debug/volley)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build check lint test demo gpu-proof bench clean
+# The page is built again only when something that it is made of has changed. Without npm there is none, and the server says so.
+PAGE := $(if $(shell command -v npm),web/node_modules/.built)
+PAGE_SOURCES := $(wildcard $(shell git ls-files -co --exclude-standard web)) crates/server/schema.graphql
+
+.PHONY: help setup web build check lint test demo gpu-proof bench screenshots clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,21 +19,33 @@ help: ## List the targets
 setup: ## Install what is missing on this machine (Debian; does nothing when all is there)
 	@tests/setup.sh
 
-build: ## Build the program for use: target/release/volley
+web: $(PAGE) ## Build the web page, which cargo then makes a part of the program (needs Node)
+
+web/node_modules/.package-lock.json: web/package-lock.json
+	npm --prefix web ci
+	touch $@
+
+web/node_modules/.built: web/node_modules/.package-lock.json $(PAGE_SOURCES)
+	npm --prefix web run build
+	touch $@
+
+build: web ## Build the program for use: target/release/volley
 	cargo build --release -p volley
 
 check: lint ## Format, lint, tidy and the fast tests: before every commit
 	$(TEST) -p xtask -p volley-api -p volley-plan
 
-lint:
+lint: web
+	npm --prefix web run check
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 
-test: setup lint ## Everything: format, lint, all tests, the tour of the README, W&B's guide, the demo
+test: setup lint ## Everything: format, lint, all tests, the tour of the README, the demo
 	cargo build -p volley
 	$(TEST) --workspace
+	npm --prefix web test
 	tests/tour.sh
-	tests/guide.sh
+	tests/guides.sh
 	tests/demo.sh
 
 demo: setup build ## Show the main job: a cluster comes up and kubectl works with it
@@ -38,11 +54,18 @@ demo: setup build ## Show the main job: a cluster comes up and kubectl works wit
 gpu-proof: build ## Show on a machine with an NVIDIA GPU what docs/notes/gpu.md says (as root)
 	VOLLEY=$(abspath $(TARGET)/release/volley) tests/gpu-proof.sh
 
-bench: ## Measure, and print the figures that bench/README.md explains (pods need root)
+screenshots: setup web ## Take pictures of every page, light and dark, desktop and phone: web/screenshots
+	tests/setup.sh screenshots
+	cargo build -p volley
+	npm --prefix web run screenshots
+
+bench: web ## Measure, and print the figures that bench/README.md explains (pods need root)
 	tests/setup.sh bench
 	cargo build --release -p volley
 	cargo run --release -p volley-bench
+	VOLLEY=$(abspath $(TARGET)/release/volley) npm --prefix web run bench
 
 clean: ## Remove what was built and installed below this folder
 	cargo clean
-	rm -rf .cache
+	rm -rf .cache web/node_modules web/build web/screenshots
+	git clean -fdqX web/dist

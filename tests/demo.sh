@@ -164,6 +164,33 @@ show kubectl exec "$(pod_of train-3)" -- touch /tmp/enough
 show kubectl wait --for=condition=complete job/train-5 --timeout=60s
 show kubectl logs job/train-5
 
+chapter "A job of two ranks starts whole or not at all, and says why it waits"
+show kubectl apply --filename - <<'YAML'
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: pair}
+spec:
+  minAvailable: 2
+  tasks:
+  - name: rank
+    replicas: 2
+    template:
+      spec:
+        restartPolicy: Never
+        containers:
+        - {name: main, image: host, command: [echo, together], resources: {limits: {nvidia.com/gpu: 1}}}
+YAML
+reason() { kubectl get podgroups --output 'jsonpath={.items[*].status.conditions[?(@.status=="True")].message}'; }
+tries=0
+until [[ $(reason) == *"needs 2 nvidia.com/gpu together, 1 free"* ]]; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 100 ] || { echo "the job of two ranks does not say why it waits" >&2; exit 1; }
+done
+show kubectl get podgroups --output 'jsonpath={.items[*].status.conditions[?(@.status=="True")].message}'
+echo
+show kubectl exec "$(pod_of train-4)" -- touch /tmp/enough
+show kubectl wait --for=jsonpath='{.status.state.phase}'=Completed vcjob/pair --timeout=60s
+
 chapter "Watch, while somebody else writes"
 show kubectl create configmap colours --from-literal=sky=blue
 seen=$scratch/watched

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the tests need and this machine lacks; a second run finds everything and changes nothing.
-# `setup.sh bench` also installs the programs that pods and images are measured beside.
+# `setup.sh bench` also installs the programs that pods and images are measured beside, `setup.sh screenshots` fonts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -58,6 +58,9 @@ need docker-registry docker-registry
 need python3 python3
 has_torch || packages+=(python3-torch)
 need psql postgresql
+need node nodejs
+need npm npm
+need chromium chromium
 if [ "${1:-}" = bench ]; then
     need crun crun
     need runc runc
@@ -65,8 +68,16 @@ if [ "${1:-}" = bench ]; then
     need umoci umoci
     need zstd zstd
 fi
+if [ "${1:-}" = screenshots ] && ! fc-list 2>/dev/null | grep -q 'Noto Sans CJK'; then
+    packages+=(fontconfig fonts-noto-cjk fonts-inter)
+fi
 python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
 install_packages
+node -e 'const [major, minor] = process.versions.node.split("."); process.exit(major > 20 || (major == 20 && minor >= 19) ? 0 : 1)' || {
+    echo "error: the web page is built with Node 20.19 or newer; this is $(node --version)" >&2
+    echo "hint: install a newer one, and run this again" >&2
+    exit 1
+}
 has_torch || {
     echo "error: training jobs cannot be tested: /usr/bin/python3 has no torch, or there is no torchrun in the PATH" >&2
     echo "hint: install Debian's python3-torch (or torch into that Python) and run this again" >&2

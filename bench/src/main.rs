@@ -3,7 +3,7 @@
 //!
 //! Every figure stands beside a reference taken in the same run on the same machine, because only the ratio travels
 //! from one machine to another. `make bench` builds and runs it; `bench/README.md` explains the method.
-//! Usage: `volley-bench [quick] [api|node] [against=KUBECONFIG] [PATH-OF-VOLLEY]`.
+//! Usage: `volley-bench [quick] [api|node|launch|simulate] [against=KUBECONFIG] [PATH-OF-VOLLEY]`.
 
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
@@ -11,12 +11,21 @@ mod measure;
 mod watches;
 mod full;
 mod node;
+mod launch;
 mod pods;
+mod simulate;
 mod reference;
 mod hello;
 mod process;
 mod wire;
 mod table;
+#[path = "../../tests/wandb/postgres.rs"]
+mod postgres;
+
+/// What PostgreSQL's module shares with the tests.
+mod support {
+    pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+}
 
 use anyhow::Result;
 use process::Server;
@@ -36,7 +45,11 @@ fn main() -> Result<()> {
     }
     let has = |wanted: &str| words.iter().any(|word| word == wanted);
     let other = words.iter().find_map(|word| word.strip_prefix("against="));
-    let is_path = |word: &&String| !["quick", "api", "node"].contains(&word.as_str()) && !word.starts_with("against=");
+    const PARTS: [&str; 4] = ["api", "node", "launch", "simulate"];
+    let is_path = |word: &&String| {
+        let word = word.as_str();
+        word != "quick" && !PARTS.contains(&word) && !word.starts_with("against=")
+    };
     let program = match words.iter().find(is_path) {
         Some(path) => PathBuf::from(path),
         None => std::env::current_exe()?.with_file_name("volley"),
@@ -44,7 +57,12 @@ fn main() -> Result<()> {
     anyhow::ensure!(program.exists(), "no `{}`\nhint: `make bench` builds it first", program.display());
     match other {
         Some(kubeconfig) => runtime.block_on(compare(program, kubeconfig)),
-        None => runtime.block_on(run(program, has("quick"), (!has("node"), !has("api")))),
+        None => {
+            // Without a part's name, all of them.
+            let asked: Vec<&str> = PARTS.into_iter().filter(|part| has(part)).collect();
+            let parts = if asked.is_empty() { PARTS.to_vec() } else { asked };
+            runtime.block_on(run(program, has("quick"), &parts))
+        }
     }
 }
 
@@ -59,15 +77,21 @@ async fn compare(program: PathBuf, kubeconfig: &str) -> Result<()> {
     Ok(())
 }
 
-async fn run(program: PathBuf, quick: bool, (api, node): (bool, bool)) -> Result<()> {
+async fn run(program: PathBuf, quick: bool, parts: &[&str]) -> Result<()> {
     // `TMPDIR` decides which disk is measured.
     let folder = tempfile::tempdir()?;
     let mut table = Table::default();
-    if api {
+    if parts.contains(&"api") {
         run_api(&program, folder.path(), quick, &mut table).await?;
     }
-    if node {
+    if parts.contains(&"node") {
         node::run(&program, folder.path(), quick, &mut table).await?;
+    }
+    if parts.contains(&"launch") {
+        launch::run(&program, folder.path(), quick, &mut table).await?;
+    }
+    if parts.contains(&"simulate") {
+        simulate::replays(&program, folder.path(), quick, &mut table)?;
     }
     println!("{}", table.render());
     Ok(())

@@ -59,8 +59,7 @@ fn a_volcano_job_outlives_the_death_of_volley() {
     let mut master = task("master");
     master["policies"] = json!([{"event": "TaskCompleted", "action": "CompleteJob"}]);
     let mut spec = json!({"minAvailable": 2, "plugins": {"pytorch": []}, "tasks": [master, task("worker")]});
-    // Another cluster's own scheduler places the pods: ours is no scheduler yet.
-    spec["schedulerName"] = json!(if matches!(site, Site::Own(_)) { "volcano" } else { "default-scheduler" });
+    spec["schedulerName"] = json!("volcano");
     site.create(
         &json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "v"}, "spec": spec}),
     );

@@ -22,6 +22,8 @@ mod traces;
 #[expect(dead_code, reason = "other tests use the rest")]
 mod world;
 
+mod gang_crash;
+mod gangs;
 mod jobs;
 mod seeds;
 mod seeds_mnist;

@@ -70,8 +70,7 @@ for wrong in ({"job": "alice/p/nothing:latest", "queue_name": "here"}, {"job": "
         pass
 
 QUEUE = """{ project(name: "model-registry", entityName: "alice") {
-  launchAgents { id name agentStatus }
-  runQueue(name: "here") { statistics { pending running finished failed waitSeconds { count p50 } durationSeconds { count } }
+  runQueue(name: "here") { launchAgents { id name agentStatus } statistics { pending running finished failed waitSeconds { count p50 } durationSeconds { count } }
     runQueueItems { edges { node { id state priority associatedRunId runSpec error { message stage } } } } } } }"""
 
 
@@ -113,12 +112,12 @@ try:
     statistics = items()[1]
     assert statistics["finished"] == 1 and statistics["failed"] == 3 and statistics["waitSeconds"]["count"] == 3, statistics
     # AGT-1, AGT-2, AGT-3, AGT-5, AGT-6, LA-L-12, LA-L-15
-    (told,) = graphql(QUEUE)["project"]["launchAgents"]
+    (told,) = graphql(QUEUE)["project"]["runQueue"]["launchAgents"]
     graphql('mutation { stopLaunchAgent(input: {launchAgentId: "%s"}) { success } }' % told["id"])
     while agent.poll() is None:
         assert time.monotonic() < END, pathlib.Path("agent.out").read_text()
         time.sleep(0.5)
-    assert graphql(QUEUE)["project"]["launchAgents"][0]["agentStatus"] == "KILLED"
+    assert graphql(QUEUE)["project"]["runQueue"]["launchAgents"][0]["agentStatus"] == "KILLED"
 finally:
     if agent.poll() is None:
         agent.terminate()

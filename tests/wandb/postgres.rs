@@ -16,7 +16,12 @@ pub struct Postgres {
 }
 
 impl Postgres {
+    /// Without syncs of the disk: tests kill our programs, not the machine.
     pub fn start() -> Postgres {
+        Postgres::start_with("fsync=off")
+    }
+
+    pub fn start_with(setting: &str) -> Postgres {
         let folder = tempfile::tempdir().expect("a folder");
         let data = folder.path().join("data");
         if is_root() {
@@ -33,7 +38,7 @@ impl Postgres {
             .arg(&data)
             .arg("-k")
             .arg(folder.path())
-            .args(["-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=60"])
+            .args(["-c", "listen_addresses=", "-c", setting, "-c", "max_connections=120"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()

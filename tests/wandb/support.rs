@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 use tempfile::TempDir;
+use volley_server::http::limits::Rates;
 use volley_server::{Server, Settings};
 
 /// Generous, because machines that build are busy; a test that waits longer has found a fault.
@@ -39,6 +40,10 @@ pub struct Running {
 
 impl Running {
     pub fn start(engine: Engine) -> Running {
+        Running::start_with(engine, Rates::default())
+    }
+
+    pub fn start_with(engine: Engine, rates: Rates) -> Running {
         let home = tempfile::tempdir().expect("a folder");
         let postgres = match engine {
             Engine::Sqlite => None,
@@ -52,6 +57,7 @@ impl Running {
             public_url: None,
             first_user: USER.to_owned(),
             first_key: Some(KEY.to_owned()),
+            rates,
         };
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         let server = runtime.block_on(Server::start(settings)).expect("the server starts");

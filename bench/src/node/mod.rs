@@ -13,6 +13,7 @@ mod weight;
 mod unpack;
 mod cold;
 mod jobs;
+mod pretended;
 
 use crate::table::Table;
 use anyhow::Result;
@@ -38,6 +39,7 @@ pub async fn run(program: &Path, folder: &Path, quick: bool, table: &mut Table) 
     starts::latencies(&up, &mut others, &mut bell, quick, table).await?;
     drop(up);
     jobs::jobs(program, folder, quick, table).await?;
+    pretended::waves(program, folder, quick, table).await?;
     unpack::rates(program, folder, quick, table)
 }
 

@@ -40,7 +40,7 @@ impl Up {
         Up::start_parts(program, home, &[])
     }
 
-    fn start_parts(program: &Path, home: &Path, parts: &[&str]) -> Result<Up> {
+    pub fn start_parts(program: &Path, home: &Path, parts: &[&str]) -> Result<Up> {
         let command = |args: &[&str]| {
             let mut command = Command::new(program);
             command.args(args).arg("--home").arg(home).stdout(Stdio::null()).stderr(Stdio::null());

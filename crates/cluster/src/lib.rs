@@ -24,9 +24,12 @@ use std::time::Duration;
 use store::{Store, StoreError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use volley_api::kube::status::ApiError;
 use volley_api::kubeflow::Rules;
 use volley_plan::access::User;
 use volley_plan::admit::training::RULES;
+use volley_plan::node::pretended_nodes::Groups;
+use volley_scheduler::policy::Source;
 
 /// How a cluster is started.
 #[derive(Debug, Clone)]
@@ -39,14 +42,26 @@ pub struct Options {
     pub names: Vec<String>,
     /// How pods run here; without it they stay Pending.
     pub node: Option<NodeOptions>,
+    /// Nodes that are not there, beside it.
+    pub pretended: Groups,
     /// What training jobs are held to.
     pub training: Rules,
+    /// How pods are placed.
+    pub policy: Source,
 }
 
 impl Options {
     /// A cluster without a node, under the usual rules.
     pub fn new(home: impl Into<PathBuf>, listen: SocketAddr) -> Options {
-        Options { home: home.into(), listen, names: Vec::new(), node: None, training: RULES }
+        Options {
+            home: home.into(),
+            listen,
+            names: Vec::new(),
+            node: None,
+            pretended: Groups::default(),
+            training: RULES,
+            policy: Source::default(),
+        }
     }
 }
 
@@ -62,6 +77,8 @@ pub enum ClusterError {
     Bootstrap(#[from] BootstrapError),
     #[error("failed to start the node")]
     Node(#[from] NodeError),
+    #[error("failed to make the pretended nodes: {}", .0.message)]
+    Pretend(ApiError),
     #[error("failed to clear the node away")]
     Clear(#[from] ClearError),
 }
@@ -107,8 +124,14 @@ impl Cluster {
                 }
             }
         }
-        // After the node, so that the first round of scheduling finds it ready.
-        let controllers = controllers::run(cluster.server.clone(), cluster.home.clone(), cluster.stop.clone());
+        let pretended = node::pretend::start(&cluster.server, options.pretended, &cluster.stop, &cluster.tasks).await;
+        if let Err(error) = pretended {
+            cluster.stop().await;
+            return Err(ClusterError::Pretend(error));
+        }
+        // After the nodes, so that the first round of scheduling finds them ready.
+        let controllers =
+            controllers::run(cluster.server.clone(), cluster.home.clone(), options.policy, cluster.stop.clone());
         cluster.tasks.spawn(controllers);
         Ok(cluster)
     }

@@ -5,9 +5,11 @@ use crate::cache::Change;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::Arc;
 use tokio::sync::watch;
 use volley_api::kube::text;
 use volley_plan::job::training::metrics::{DELETED, transitions};
+use volley_scheduler::metrics::Metrics;
 
 /// What it is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,6 +35,8 @@ struct State {
 pub struct Health {
     stage: watch::Sender<Stage>,
     state: Mutex<State>,
+    /// What the scheduler counts.
+    pub scheduling: Arc<Metrics>,
 }
 
 impl Health {
@@ -105,7 +109,6 @@ mod tests {
     use super::*;
     use crate::kinds;
     use serde_json::{Value, json};
-    use std::sync::Arc;
 
     // PT-MET-1
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! `run` watches each kind once (`watch`, `kinds`) into one view (`cache`). A change makes keys (`route`) that wait their
 //! turn (`queue`); a visit (`shell`) gathers what `volley_plan::job` wants to see (`volcano`, `training`, `plain_pods`) and
-//! carries out what it says (`apply`, `calls`, `report`). `lead` chooses one of several replicas, `aside` finds kinds that
+//! carries out what it says (`apply`, `calls`, `report`). Pods are placed by `volley_scheduler`, which runs beside it. `lead` chooses one of several replicas, `aside` finds kinds that
 //! upstream's controllers hold, `rate` bounds the calls, `manifests` is what a real cluster needs: definitions, roles, a Deployment.
 
 pub mod aside;
@@ -21,7 +21,6 @@ mod watch;
 
 mod plain_pods;
 mod ssh_key;
-mod stand_in;
 mod training;
 mod volcano;
 
@@ -39,7 +38,9 @@ use rate::Limiter;
 use shell::{Readiness, Shell};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use tokio::sync::watch as channel;
 use tokio_util::sync::CancellationToken;
+use volley_scheduler::policy::Source;
 use volley_turns::events::Reporter;
 
 /// What the operator is told.
@@ -56,8 +57,8 @@ pub struct Options {
     pub namespace: Option<String>,
     /// The training kinds that are looked after, in small letters; none means all.
     pub schemes: BTreeSet<String>,
-    /// Whether PodGroups are admitted here, for want of a gang scheduler.
-    pub admits_groups: bool,
+    /// How pods that ask for our scheduler are placed; none means that somebody else does it.
+    pub scheduler: Option<Source>,
     /// Where it says how it is.
     pub health: Arc<Health>,
 }
@@ -70,6 +71,8 @@ pub struct Rate {
 }
 
 const VISITS_DEFAULT: usize = 16;
+/// In the version of an embedded cluster.
+const EMBEDDED: &str = "+volley.";
 /// A large job's pods are made within a second or two, and other clients of a shared server hardly notice.
 const RATE_DEFAULT: Rate = Rate { per_second: 200, burst: 400 };
 
@@ -83,7 +86,7 @@ impl Default for Options {
             visits: VISITS_DEFAULT,
             namespace: None,
             schemes: BTreeSet::new(),
-            admits_groups: true,
+            scheduler: Some(Source::default()),
             health: Arc::default(),
         }
     }
@@ -98,7 +101,10 @@ pub enum OperatorError {
 /// Looks after training jobs until `stop` is cancelled. While another replica leads, it only waits.
 pub async fn run(client: Client, options: Options, stop: CancellationToken) -> Result<(), OperatorError> {
     let health = options.health.clone();
-    client.apiserver_version().await.map_err(|error| OperatorError::Unreachable(Box::new(error)))?;
+    let version = client.apiserver_version().await.map_err(|error| OperatorError::Unreachable(Box::new(error)))?;
+    let mut options = options;
+    options.scheduler =
+        options.scheduler.filter(|_| is_ours_to_schedule(&version.git_version, options.namespace.as_deref()));
     while !stop.is_cancelled() {
         health.set(Stage::Starting);
         let Some(election) = options.election.clone() else {
@@ -121,6 +127,23 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> R
     Ok(())
 }
 
+/// The embedded cluster places pods itself, and nobody can who sees only a part of them.
+fn is_ours_to_schedule(version: &str, namespace: Option<&str>) -> bool {
+    if let Some(namespace) = namespace {
+        tracing::warn!(
+            "pods are not placed by this operator: it looks at namespace `{namespace}` only, and nodes are shared"
+        );
+    }
+    namespace.is_none() && !version.contains(EMBEDDED)
+}
+
+async fn schedule(client: Client, options: &Options, held: channel::Receiver<aside::Held>, stop: CancellationToken) {
+    let Some(policy) = options.scheduler.clone() else { return std::future::pending().await };
+    let metrics = options.health.scheduling.clone();
+    let options = volley_scheduler::Options { is_only_scheduler: false, policy, held: Some(held), metrics };
+    volley_scheduler::run(client, options, stop).await;
+}
+
 /// Leads until `over`: what is under way then is dropped, and whoever leads next sees it as it is.
 async fn work(client: &Client, options: &Options, over: CancellationToken) {
     options.health.set(Stage::Starting);
@@ -133,6 +156,7 @@ async fn work(client: &Client, options: &Options, over: CancellationToken) {
         () = over.cancelled() => return,
         held = aside::watch(client.clone(), looking) => held,
     };
+    let scheduling = schedule(client.clone(), options, held.clone(), over.clone());
     let shell = Arc::new(Shell {
         calls: calls.clone(),
         cache: cache.clone(),
@@ -151,5 +175,6 @@ async fn work(client: &Client, options: &Options, over: CancellationToken) {
         () = shell.clone().work() => {}
         () = shell.mind_others() => {}
         () = report::write(calls, cache, waiting) => {}
+        () = scheduling => {}
     }
 }

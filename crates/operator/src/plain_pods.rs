@@ -4,11 +4,11 @@ use crate::apply::Synced;
 use crate::cache::controller;
 use crate::kinds::{self, own};
 use crate::queue::Key;
-use crate::route::SCHEDULERS;
 use crate::shell::Shell;
 use crate::volcano::{owned, silent};
 use volley_api::kube::text;
 use volley_plan::job::plain_pods::{self, Observed};
+use volley_scheduler::GANG_SCHEDULERS;
 
 impl Shell {
     pub async fn sync_plain_pod(&self, key: &Key) -> Synced {
@@ -21,7 +21,7 @@ impl Shell {
             None => None,
         };
         let groups = owned(&self.cache.starting_with(own::group(), &key.namespace, "podgroup-"));
-        let plan = plain_pods::plan(&Observed { pod: &pod, owner: owner.as_ref(), groups: &groups }, &SCHEDULERS);
+        let plan = plain_pods::plan(&Observed { pod: &pod, owner: owner.as_ref(), groups: &groups }, &GANG_SCHEDULERS);
         self.apply(plan, &silent).await
     }
 

@@ -6,9 +6,8 @@ use crate::queue::Key;
 use serde_json::Value;
 use volley_api::kube::{at, text};
 use volley_api::volcano::{BATCH, SCHEDULING, keys};
+use volley_scheduler::GANG_SCHEDULERS;
 
-/// Pods of these schedulers are placed by group.
-pub const SCHEDULERS: [&str; 2] = ["volcano", "volley"];
 /// Owners of plain pods that may say how many of them start together.
 const SIZED: [(&str, &str); 4] =
     [("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet"), ("apps/v1", "DaemonSet"), ("batch/v1", "Job")];
@@ -19,7 +18,7 @@ pub fn keys(change: &Change, cache: &Cache) -> Vec<Key> {
     let kind = change.kind;
     let versions = [change.old.as_deref(), change.new.as_deref()];
     for object in versions.into_iter().flatten() {
-        if kind.training.is_some() || [own::job(), own::cron(), own::queue(), own::group()].contains(&kind) {
+        if kind.training.is_some() || [own::job(), own::cron(), own::queue()].contains(&kind) {
             keys.push(key(kind, object));
         }
         keys.extend(owner(object));
@@ -60,16 +59,15 @@ fn owner(object: &Value) -> Option<Key> {
     is_driven.then(|| Key { kind, namespace, name: text(owner, "name").to_owned() })
 }
 
-/// Of a pod that is placed by group: its group, or that it needs one, and who says how large that is.
+/// Of a pod that is placed by group: that it needs one, and who says how large that is.
 fn of_pod(pod: &Value) -> Vec<Key> {
-    if !SCHEDULERS.contains(&text(pod, "spec.schedulerName")) {
+    if !GANG_SCHEDULERS.contains(&text(pod, "spec.schedulerName")) {
         return Vec::new();
     }
     let namespace = text(pod, "metadata.namespace").to_owned();
     let mut keys = Vec::new();
-    match pod["metadata"]["annotations"][keys::GROUP].as_str() {
-        Some(group) => keys.push(Key { kind: own::group(), namespace: namespace.clone(), name: group.to_owned() }),
-        None => keys.push(key(own::pod(), pod)),
+    if pod["metadata"]["annotations"][keys::GROUP].is_null() {
+        keys.push(key(own::pod(), pod));
     }
     let sized = controller(pod).and_then(|owner| {
         let (version, kind) = (text(owner, "apiVersion"), text(owner, "kind"));
@@ -142,15 +140,11 @@ mod tests {
         let owned = |api_version: &str, kind: &str| json!([{"apiVersion": api_version, "kind": kind, "name": "x", "uid": "u", "controller": true}]);
         let pod = |owners: Value, more: Value| json!({"metadata": {"namespace": "n", "name": "p", "ownerReferences": owners, "annotations": more}, "spec": {"schedulerName": "volcano"}});
         let cases = [
-            (
-                own::pod(),
-                pod(owned(BATCH, "Job"), json!({keys::GROUP: "g"})),
-                vec!["Job.batch.volcano.sh n/x", "PodGroup.scheduling.volcano.sh n/g"],
-            ),
+            (own::pod(), pod(owned(BATCH, "Job"), json!({keys::GROUP: "g"})), vec!["Job.batch.volcano.sh n/x"]),
             (
                 own::pod(),
                 pod(owned("kubeflow.org/v1", "PyTorchJob"), json!({keys::GROUP: "g"})),
-                vec!["PodGroup.scheduling.volcano.sh n/g", "PyTorchJob.kubeflow.org n/x"],
+                vec!["PyTorchJob.kubeflow.org n/x"],
             ),
             (own::pod(), pod(owned("apps/v1", "ReplicaSet"), json!({})), vec!["Pod n/p", "ReplicaSet.apps n/x"]),
             (own::pod(), pod(json!([]), json!({})), vec!["Pod n/p"]),

@@ -148,7 +148,6 @@ impl Shell {
             (None, volcano::BATCH, "Job") => self.sync_job(key).await,
             (None, volcano::BATCH, "CronJob") => self.sync_cron(key).await,
             (None, volcano::SCHEDULING, "Queue") => self.sync_queue(key).await,
-            (None, volcano::SCHEDULING, "PodGroup") => self.sync_group(key).await,
             (None, "v1", "Pod") => self.sync_plain_pod(key).await,
             _ => self.sync_owner(key).await,
         }

@@ -16,6 +16,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         public_url: None,
         first_user: "alice".to_owned(),
         first_key: std::env::var("WANDB_API_KEY").ok(),
+        rates: Default::default(),
     })
     .await?;
     println!("listening on {}", server.url());

@@ -12,13 +12,18 @@ use volley_plan::people::{Decision, Role};
 pub struct Fault {
     pub status: StatusCode,
     pub message: String,
+    /// After how many seconds asking again may help.
+    pub retry_after_s: Option<u64>,
 }
 
 pub type Result<T> = std::result::Result<T, Fault>;
 
+/// How often a request is tried that lost against others; each time at least one of those went on, so few are enough.
+pub const TRIES_MAX: usize = 5;
+
 impl Fault {
     pub fn new(status: StatusCode, message: impl Into<String>) -> Fault {
-        Fault { status, message: message.into() }
+        Fault { status, message: message.into(), retry_after_s: None }
     }
 
     pub fn bad(message: impl Into<String>) -> Fault {
@@ -27,6 +32,12 @@ impl Fault {
 
     pub fn missing(what: impl std::fmt::Display) -> Fault {
         Fault::new(StatusCode::NOT_FOUND, format!("{what} was not found"))
+    }
+
+    /// Asked too often; whole seconds, because the header has no smaller ones.
+    pub fn too_often(message: impl Into<String>, wait: std::time::Duration) -> Fault {
+        let seconds = wait.as_secs().saturating_add(1);
+        Fault { retry_after_s: Some(seconds), ..Fault::new(StatusCode::TOO_MANY_REQUESTS, message) }
     }
 
     pub fn conflict(message: impl Into<String>) -> Fault {
@@ -45,6 +56,11 @@ impl Fault {
         Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "the server failed; its log says why")
     }
 
+    /// Whether nothing was done and the same request may well succeed now.
+    pub fn is_passing(&self) -> bool {
+        self.status == StatusCode::SERVICE_UNAVAILABLE
+    }
+
     /// What a refused request is told about `what`.
     pub fn of(decision: Decision, what: impl std::fmt::Display) -> Result<()> {
         match decision {
@@ -61,6 +77,9 @@ impl Fault {
 
 impl From<database::Error> for Fault {
     fn from(error: database::Error) -> Fault {
+        if error.is_lost_to_others() {
+            return Fault::new(StatusCode::SERVICE_UNAVAILABLE, "others changed the same things; hint: try again");
+        }
         Fault::internal(error)
     }
 }

@@ -16,6 +16,7 @@ pub mod agent;
 pub mod sweep;
 pub mod events;
 pub mod blobs;
+pub mod backup;
 pub mod database;
 pub mod fault;
 mod ids;
@@ -25,8 +26,11 @@ mod watchman;
 use blobs::Blobs;
 use database::Database;
 use events::News;
+use events::feed::Feed;
+use http::limits::{Limits, Rates};
 use jiff::Timestamp;
-use people::{keys, store::NewUser};
+use people::keys;
+use people::store::{NewKey, NewUser};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -54,6 +58,18 @@ pub struct Settings {
     pub first_user: String,
     /// Its key; one is made when none is given.
     pub first_key: Option<String>,
+    /// How often one may ask.
+    pub rates: Rates,
+}
+
+impl Settings {
+    pub(crate) fn database_url(&self) -> String {
+        self.database.clone().unwrap_or_else(|| self.folder.join("volley.db").display().to_string())
+    }
+
+    pub(crate) fn blobs_place(&self) -> String {
+        self.blobs.clone().unwrap_or_else(|| self.folder.join("blobs").display().to_string())
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +96,9 @@ pub struct State {
     pub database: Database,
     pub blobs: Blobs,
     pub news: News,
+    pub feed: Feed,
+    pub schema: graphql::root::Schema,
+    pub limits: Limits,
     /// Without a slash at the end.
     pub public_url: String,
     /// Ends what would otherwise go on for as long as a client listens.
@@ -93,17 +112,34 @@ pub struct Server {
     shared: Shared,
     address: SocketAddr,
     tasks: TaskTracker,
+    first_link: Option<String>,
+}
+
+/// How a server is, for as long as it runs.
+#[derive(Clone)]
+pub struct Pulse(Shared);
+
+impl Pulse {
+    /// `ok`, or what is wrong.
+    pub async fn health(&self) -> String {
+        match self.0.database.maybe("SELECT 1 AS one", args![]).await {
+            Ok(_) => "ok".to_owned(),
+            Err(error) => format!("the database does not answer: {error}"),
+        }
+    }
+
+    pub fn url(&self) -> &str {
+        &self.0.public_url
+    }
 }
 
 impl Server {
     pub async fn start(settings: Settings) -> Result<Server, StartError> {
         std::fs::create_dir_all(&settings.folder)
             .map_err(|source| StartError::Folder { at: settings.folder.clone(), source })?;
-        let path = settings.folder.join("volley.db").display().to_string();
-        let database = Database::open(settings.database.as_deref().unwrap_or(&path)).await?;
-        let place = settings.blobs.clone().unwrap_or_else(|| settings.folder.join("blobs").display().to_string());
-        let blobs = Blobs::open(&place, &database).await?;
-        add_first_user(&database, &settings).await?;
+        let database = Database::open(&settings.database_url()).await?;
+        let blobs = Blobs::open(&settings.blobs_place(), &database).await?;
+        let token = add_first_user(&database, &settings).await?;
 
         let failed = |source| StartError::Listen { at: settings.listen, source };
         let listener = TcpListener::bind(settings.listen).await.map_err(failed)?;
@@ -112,13 +148,20 @@ impl Server {
         let news = News::default();
         let public_url = public_url.trim_end_matches('/').to_owned();
         let stop = CancellationToken::new();
-        let shared = Arc::new(State { database, blobs, news, public_url, stop: stop.clone() });
+        let (schema, limits) = (graphql::root::schema(), Limits::new(settings.rates));
+        let feed = Feed::default();
+        let shared = Arc::new(State { database, blobs, news, feed, schema, limits, public_url, stop: stop.clone() });
 
         let tasks = TaskTracker::new();
         tasks.spawn(http::serve(listener, shared.clone(), stop.clone()));
         tasks.spawn(watchman::watch(shared.clone(), stop));
+        tasks.spawn({
+            let shared = shared.clone();
+            async move { shared.feed.run(&shared.database, &shared.news, &shared.stop).await }
+        });
         tasks.close();
-        Ok(Server { shared, address, tasks })
+        let first_link = token.map(|token| people::sessions::link_url(&shared.public_url, &token));
+        Ok(Server { shared, address, tasks, first_link })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -127,6 +170,15 @@ impl Server {
 
     pub fn url(&self) -> &str {
         &self.shared.public_url
+    }
+
+    /// The link by which the first user signs in to the page, if this start made that user.
+    pub fn first_link(&self) -> Option<String> {
+        self.first_link.clone()
+    }
+
+    pub fn pulse(&self) -> Pulse {
+        Pulse(self.shared.clone())
     }
 
     /// Takes no more requests, lets those under way end, and closes the database.
@@ -140,9 +192,11 @@ impl Server {
 }
 
 /// A new server has one user, an administrator, whose key is left in a file that only its owner can read.
-async fn add_first_user(database: &Database, settings: &Settings) -> Result<(), StartError> {
+///
+/// What comes back is the secret of a link by which it signs in to the page.
+async fn add_first_user(database: &Database, settings: &Settings) -> Result<Option<String>, StartError> {
     if people::store::has_users(database).await? {
-        return Ok(());
+        return Ok(None);
     }
     if settings.first_key.as_deref().is_some_and(|key| !keys::is_acceptable(key)) {
         return Err(StartError::Key);
@@ -154,8 +208,11 @@ async fn add_first_user(database: &Database, settings: &Settings) -> Result<(), 
     let mut write = database.write().await?;
     let new = NewUser { username: &settings.first_user, email: None, is_admin: true, is_service: false };
     let user = people::store::create_user(&mut write, &new, now).await?;
-    people::store::add_key(&mut write, user, "first", &key, now).await?;
-    Ok(write.commit().await?)
+    let new = NewKey { user, name: "first", key: &key, expires_at: None };
+    people::store::add_key(&mut write, &new, now).await?;
+    let token = people::sessions::add_link(&mut write, user, now).await?;
+    write.commit().await?;
+    Ok(Some(token))
 }
 
 fn write_private(at: &std::path::Path, text: &str) -> std::io::Result<()> {

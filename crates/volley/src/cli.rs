@@ -8,16 +8,24 @@ use crate::down::Down;
 use crate::gpus::Gpus;
 use crate::home::Home;
 use crate::image::ImageVerb;
+use crate::job::JobVerb;
 use crate::kubeconfig::Kubeconfig;
 use crate::logging::LogFormat;
+use crate::login::LoginVerb;
 use crate::logs::Logs;
 use crate::operator::OperatorVerb;
+use crate::people::{AuditVerb, KeyVerb, TeamVerb, UserVerb};
+use crate::ps::Ps;
+use crate::queue::QueueVerb;
+use crate::run::RunVerb;
 use crate::server::ServerVerb;
+use crate::simulate::Simulate;
 use crate::status::StatusVerb;
 use crate::up::Up;
 use crate::vcjob::VcjobVerb;
 use crate::vcqueue::VcqueueVerb;
 use crate::version::Version;
+use crate::why::Why;
 use anyhow::Result;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -63,11 +71,22 @@ enum Verb {
     Cluster(ClusterVerb),
     Operator(OperatorVerb),
     Server(ServerVerb),
+    Login(LoginVerb),
+    Ps(Ps),
+    Queue(QueueVerb),
+    Job(JobVerb),
+    Run(RunVerb),
+    User(UserVerb),
+    Team(TeamVerb),
+    Key(KeyVerb),
+    Audit(AuditVerb),
     Image(ImageVerb),
     Gpus(Gpus),
     Vcjob(VcjobVerb),
     Vcqueue(VcqueueVerb),
     Logs(Logs),
+    Why(Why),
+    Simulate(Simulate),
     Kubeconfig(Kubeconfig),
     Completions(Completions),
     Version(Version),
@@ -84,11 +103,22 @@ impl Cli {
             Verb::Cluster(verb) => verb.run(&global, &home()?),
             Verb::Operator(verb) => verb.run(&global),
             Verb::Server(verb) => verb.run(&global, &home()?),
+            Verb::Login(verb) => verb.run(&home()?),
+            Verb::Ps(verb) => verb.run(&home()?),
+            Verb::Queue(verb) => verb.run(&home()?),
+            Verb::Job(verb) => verb.run(&home()?),
+            Verb::Run(verb) => verb.run(&home()?),
+            Verb::User(verb) => verb.run(&home()?),
+            Verb::Team(verb) => verb.run(&home()?),
+            Verb::Key(verb) => verb.run(&home()?),
+            Verb::Audit(verb) => verb.run(&home()?),
             Verb::Image(verb) => verb.run(&home()?),
             Verb::Gpus(verb) => verb.run(&home()?),
             Verb::Vcjob(verb) => verb.run(&home()?),
             Verb::Vcqueue(verb) => verb.run(&home()?),
             Verb::Logs(verb) => verb.run(&home()?),
+            Verb::Why(verb) => verb.run(&home()?),
+            Verb::Simulate(verb) => verb.run(&home()?),
             Verb::Kubeconfig(verb) => verb.run(&home()?),
             Verb::Completions(verb) => verb.run(),
             Verb::Version(verb) => verb.run(),

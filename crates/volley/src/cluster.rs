@@ -18,6 +18,8 @@ Examples:
   volley cluster                          serve until interrupted, for service managers and containers
   volley cluster --listen 0.0.0.0:6443
   volley cluster --fake-gpus 4            a node that pretends to have GPUs
+  volley cluster --pretend-nodes 5000x8gpu,label.zone=a
+                                          nodes that are not there; pods run for their volley.dev/run-seconds
   volley cluster api                      which kinds run, are only stored, are not served
   volley cluster backup before.volley
   volley cluster restore before.volley
@@ -49,11 +51,10 @@ impl ClusterVerb {
             Some(What::Backup(verb)) => verb.run(home),
             Some(What::Restore(verb)) => verb.run(home),
             None => {
-                let start = Start { settings: &self.settings, has_operator: false, hangup: Hangup::Stops };
+                let start =
+                    Start { settings: &self.settings, has_operator: false, has_server: false, hangup: Hangup::Stops };
                 host::run(global, home, start, |ready| {
-                    if let Some(note) = &ready.note {
-                        eprintln!("note: {note}");
-                    }
+                    ready.notes.iter().for_each(|note| eprintln!("note: {note}"));
                     Ok(())
                 })?;
                 Ok(ExitCode::SUCCESS)

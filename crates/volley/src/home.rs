@@ -64,6 +64,16 @@ impl Home {
         self.folder.join("cluster")
     }
 
+    /// Where the control plane keeps its database and files.
+    pub fn server(&self) -> PathBuf {
+        self.folder.join("server")
+    }
+
+    /// Which server `volley login` chose, and the key for it.
+    pub fn login(&self) -> PathBuf {
+        self.folder.join("login.json")
+    }
+
     /// Settings that a start reads.
     pub fn config(&self) -> PathBuf {
         self.folder.join("config.yaml")

@@ -6,6 +6,7 @@
 
 pub mod operator;
 pub mod running;
+pub mod server;
 
 use crate::cli::Global;
 use crate::control;
@@ -31,6 +32,7 @@ use tokio::sync::{mpsc, watch};
 use volley_api::kubeflow::Rules;
 use volley_cluster::apiserver::serve::ServeError;
 use volley_cluster::{Cluster, ClusterError, Options, node};
+use volley_server::Server;
 
 /// Where kubectl looks for an API server by custom.
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6443);
@@ -57,8 +59,10 @@ pub struct Listen {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Ready {
     pub status: Status,
-    /// Something that went otherwise than by default.
-    pub note: Option<String>,
+    /// What went otherwise than by default.
+    pub notes: Vec<String>,
+    /// Opened in a browser, signs the first user in, once; only a new server has one.
+    pub link: Option<String>,
 }
 
 /// What ends the process.
@@ -76,6 +80,8 @@ pub struct Start<'a> {
     pub settings: &'a Settings,
     /// Whether the operator runs beside the cluster.
     pub has_operator: bool,
+    /// Whether the control plane runs beside the cluster.
+    pub has_server: bool,
     pub hangup: Hangup,
 }
 
@@ -146,8 +152,19 @@ async fn serve(home: &Home, start: Start<'_>, tell: impl FnOnce(&Ready) -> Resul
 
     let options = operator::options(&settings.operator, home.folder());
     let (address, note) = settings.listen.choose();
-    let cluster = tokio::select! {
-        started = start_cluster(home, address, &settings, options.training.rules()) => started?,
+    // Both wait for the disk, so they do it at the same time.
+    let parts = async {
+        let cluster = start_cluster(home, address, &settings, options.training.rules());
+        match start.has_server {
+            true => {
+                let (cluster, server) = tokio::join!(cluster, server::start(home, &settings.server));
+                anyhow::Ok((cluster?, Some(server?)))
+            }
+            false => Ok((cluster.await?, None)),
+        }
+    };
+    let (cluster, server) = tokio::select! {
+        started = parts => started?,
         end = ends.next() => {
             if let End::Down { grace, .. } = &end {
                 node::clear(home.folder(), *grace).await.context("failed to end what an earlier process left")?;
@@ -160,15 +177,18 @@ async fn serve(home: &Home, start: Start<'_>, tell: impl FnOnce(&Ready) -> Resul
         true => Some(Operator::start(&cluster, options).await),
         false => None,
     };
-    let running = Arc::new(Running::new(home, &settings, &cluster, operator.as_ref()));
+    let (server, server_note) = server.unzip();
+    let running = Arc::new(Running::new(home, &settings, &cluster, (operator.as_ref(), server.as_ref())));
     announce.send_replace(Some(running.clone()));
     tracing::info!(address = %cluster.address(), home = %home.folder().display(), "ready");
-    tell(&Ready { status: running.status().await, note })?;
+    let notes = note.into_iter().chain(server_note.flatten()).collect();
+    let link = server.as_ref().and_then(Server::first_link);
+    tell(&Ready { status: running.status().await, notes, link })?;
 
     let end = ends.next().await;
     announce.send_replace(None);
     drop(running);
-    let stopped = stop((cluster, operator), &end, &mut ends).await;
+    let stopped = stop((cluster, operator, server), &end, &mut ends).await;
     let mut asked = end.asked();
     if let (Err(error), Some(asked)) = (&stopped, &mut asked) {
         control::tell_failure(asked, error).await?;
@@ -177,11 +197,15 @@ async fn serve(home: &Home, start: Start<'_>, tell: impl FnOnce(&Ready) -> Resul
 }
 
 /// Stops everything, unless it takes too long or a signal says to leave it.
-async fn stop((cluster, operator): (Cluster, Option<Operator>), end: &End, ends: &mut Ends) -> Result<()> {
+async fn stop(parts: (Cluster, Option<Operator>, Option<Server>), end: &End, ends: &mut Ends) -> Result<()> {
+    let (cluster, operator, server) = parts;
     // Before the cluster, so that it does not see pods end and make new ones.
     let operator = async {
         if let Some(operator) = operator {
             operator.stop().await;
+        }
+        if let Some(server) = server {
+            server.stop().await;
         }
     };
     let (limit, stopped) = match end {
@@ -205,7 +229,9 @@ async fn stop((cluster, operator): (Cluster, Option<Operator>), end: &End, ends:
 async fn start_cluster(home: &Home, listen: SocketAddr, settings: &Settings, training: Rules) -> Result<Cluster> {
     let node = settings.node.options(map::kept(home)?)?;
     let names = settings.listen.names.clone();
-    let options = Options { names, node, training, ..Options::new(home.folder(), listen) };
+    let pretended = settings.node.pretended()?;
+    let policy = settings.operator.policy();
+    let options = Options { names, node, pretended, training, policy, ..Options::new(home.folder(), listen) };
     Cluster::start(options).await.map_err(|error| {
         let what = match listen_hint(&error, listen) {
             Some(hint) => format!("failed to start the cluster\nhint: {hint}"),

@@ -6,7 +6,7 @@
 mod look;
 mod print;
 mod reader;
-mod resolve;
+pub mod resolve;
 mod tell;
 
 use crate::home::Home;

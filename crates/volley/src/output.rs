@@ -18,7 +18,7 @@ pub enum Format {
 #[derive(Debug, Clone, Copy, Args)]
 pub struct Output {
     /// Print in this form instead of a table for people
-    #[arg(short = 'o', long = "output", value_name = "FORMAT")]
+    #[arg(short = 'o', long = "output", value_name = "FORMAT", global = true)]
     pub format: Option<Format>,
 }
 

@@ -4,10 +4,14 @@ use crate::cli::Global;
 use crate::home::Home;
 use crate::logging;
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, Subcommand};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
+use volley_plan::people::rate::Rate;
+use volley_server::backup::{self, Part};
+use volley_server::http::limits::Rates;
 use volley_server::{Server, Settings};
 
 const EXAMPLES: &str = "\
@@ -16,6 +20,8 @@ Examples:
   volley server --database postgres://volley@db/volley --blobs s3://volley
   export WANDB_BASE_URL=http://127.0.0.1:8080 WANDB_API_KEY=$(cat ~/.volley/server/api-key)
   wandb login --verify
+  volley server backup /backups/monday             copy everything while it runs
+  volley --home /srv/volley server restore /backups/monday
 
 A new server has one user, an administrator, whose key is left in server/api-key in the home.";
 
@@ -38,9 +44,45 @@ pub struct ServerVerb {
     /// What clients call this server in the links that it hands out [default: http://ADDRESS]
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
+    /// How many requests a second one API key may send
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..))]
+    requests_per_second: u32,
     /// The name of the user that a new server has
     #[arg(long, value_name = "NAME", default_value = "volley")]
     user: String,
+    #[command(subcommand)]
+    deed: Option<Deed>,
+}
+
+#[derive(Subcommand)]
+enum Deed {
+    /// Copy the database and all files into a new folder, while the server runs
+    Backup(Folder),
+    /// Make a server from such a folder; nothing that exists is touched
+    Restore(Folder),
+}
+
+#[derive(Args)]
+struct Folder {
+    /// The folder of the backup
+    folder: PathBuf,
+    /// Only the files that users stored: a PostgreSQL database has its own backups (pg_dump)
+    #[arg(long)]
+    only_files: bool,
+}
+
+impl Deed {
+    async fn run(&self, settings: &Settings) -> Result<()> {
+        let part = |copy: &Folder| if copy.only_files { Part::Files } else { Part::All };
+        let (files, place) = match self {
+            Deed::Backup(copy) => (backup::backup(settings, part(copy), &copy.folder).await?, copy.folder.display()),
+            Deed::Restore(copy) => {
+                (backup::restore(settings, part(copy), &copy.folder).await?, settings.folder.display())
+            }
+        };
+        eprintln!("{files} files copied to {place}");
+        Ok(())
+    }
 }
 
 impl ServerVerb {
@@ -59,17 +101,25 @@ impl ServerVerb {
     }
 
     async fn serve(self, home: &Home) -> Result<()> {
-        let server = Server::start(Settings {
-            folder: home.folder().join("server"),
+        let per_second = f64::from(self.requests_per_second);
+        let settings = Settings {
+            folder: home.server(),
             listen: self.listen,
             database: self.database,
             blobs: self.blobs,
             public_url: self.public_url,
             first_user: self.user,
             first_key: None,
-        })
-        .await?;
+            rates: Rates { key: Rate { per_second, burst: 2.0 * per_second }, ..Rates::default() },
+        };
+        if let Some(deed) = self.deed {
+            return deed.run(&settings).await;
+        }
+        let server = Server::start(settings).await?;
         eprintln!("listening on {}", server.url());
+        if let Some(link) = server.first_link() {
+            eprintln!("sign in: {link} (works once)");
+        }
         let mut terminate = signal(SignalKind::terminate())?;
         tokio::select! {
             interrupted = tokio::signal::ctrl_c() => interrupted?,

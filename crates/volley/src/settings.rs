@@ -5,6 +5,7 @@
 
 use crate::home::Home;
 use crate::host::Listen;
+use crate::host::server::ServerArgs;
 use anyhow::{Context, Result, anyhow};
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, CommandFactory, Parser, ValueEnum};
@@ -13,7 +14,7 @@ use serde_json::Value;
 use serde_saphyr::Spanned;
 use std::fmt;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use volley_cluster::images::reference::{ImageMap, Reference};
 use volley_cluster::images::registry::RegistryConfig;
 use volley_cluster::node::gpus::GpuChoice;
@@ -21,6 +22,8 @@ use volley_cluster::node::{NodeOptions, mode_word};
 use volley_cluster::runtime::client::Launcher;
 use volley_cluster::runtime::spec::Mode;
 use volley_plan::job::training::{self, Gang};
+use volley_plan::node::pretended_nodes::Groups;
+use volley_scheduler::policy::Source;
 
 /// More than any machine has; a typing error must not make a node of a million devices.
 const FAKE_GPUS_MAX: i64 = 1024;
@@ -36,6 +39,8 @@ pub struct Settings {
     pub node: NodeArgs,
     #[command(flatten)]
     pub operator: OperatorArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
 }
 
 /// How training jobs are driven, in this process and by `volley operator`.
@@ -48,6 +53,10 @@ pub struct OperatorArgs {
     /// Who places the pods of Kubeflow's jobs together: volcano, or a scheduler of scheduler-plugins [default: nobody]
     #[arg(long, value_name = "NAME")]
     pub gang_scheduler_name: Option<String>,
+    /// How pods are placed: a configuration of Volcano's scheduler, read again when it changes
+    /// [default: that in ConfigMap volcano-scheduler-configmap of namespace volcano-system, if it is there]
+    #[arg(long, value_name = "FILE")]
+    pub scheduler_conf: Option<PathBuf>,
 }
 
 impl OperatorArgs {
@@ -59,7 +68,13 @@ impl OperatorArgs {
             options.training = training::Settings::strict();
         }
         options.training.gang = self.gang_scheduler_name.as_deref().and_then(Gang::parse);
+        options.scheduler = Some(self.policy());
         options
+    }
+
+    /// Where the scheduler finds its policy.
+    pub fn policy(&self) -> Source {
+        self.scheduler_conf.clone().map_or(Source::ConfigMap, Source::File)
     }
 }
 
@@ -100,6 +115,9 @@ pub struct NodeArgs {
     /// Serve the API only: pods stay Pending
     #[arg(long)]
     pub no_node: bool,
+    /// Show nodes that are not there, on which pods run without processes, such as 5000x8gpu; may be repeated
+    #[arg(long, value_name = "NxMgpu[,cpu=..]", value_parser = Groups::parse)]
+    pub pretend_nodes: Vec<Groups>,
     /// Ask this address before the registry itself; may be repeated
     #[arg(long = "registry-mirror", value_name = "HOST=URL", value_parser = Mirror::parse)]
     pub registry_mirrors: Vec<Mirror>,
@@ -188,8 +206,10 @@ impl Settings {
         let operator = OperatorArgs {
             compat: self.operator.compat.or(file.operator.compat),
             gang_scheduler_name: self.operator.gang_scheduler_name.or(file.operator.gang_scheduler_name),
+            scheduler_conf: self.operator.scheduler_conf.or(file.operator.scheduler_conf),
         };
-        Ok(Settings { listen, node: self.node.or(file.node), operator })
+        let server = ServerArgs { server_listen: self.server.server_listen.or(file.server.server_listen) };
+        Ok(Settings { listen, node: self.node.or(file.node), operator, server })
     }
 
     /// The options as words, to start this program again with.
@@ -204,6 +224,7 @@ impl Settings {
         node.gpu_slices.iter().for_each(|count| add("gpu-slices", count.to_string()));
         node.image_maps.iter().for_each(|map| add("image-map", map.to_string()));
         node.runtime.iter().for_each(|runtime| add("runtime", mode_word(runtime.mode()).to_owned()));
+        node.pretend_nodes.iter().for_each(|groups| add("pretend-nodes", groups.to_string()));
         node.registry_mirrors
             .iter()
             .for_each(|mirror| add("registry-mirror", format!("{}={}", mirror.host, mirror.url)));
@@ -211,6 +232,10 @@ impl Settings {
         node.insecure_registries.iter().for_each(|host| add("insecure-registry", host.clone()));
         self.operator.compat.iter().for_each(|compat| add("compat", compat.word().to_owned()));
         self.operator.gang_scheduler_name.iter().for_each(|name| add("gang-scheduler-name", name.clone()));
+        // The one who reads it may stand elsewhere.
+        let conf = self.operator.scheduler_conf.iter().filter_map(|path| std::path::absolute(path).ok());
+        conf.for_each(|path| add("scheduler-conf", path.display().to_string()));
+        self.server.server_listen.iter().for_each(|address| add("server-listen", address.to_string()));
         if node.no_node {
             words.push("--no-node".to_owned());
         }
@@ -244,6 +269,7 @@ impl NodeArgs {
             image_maps: or_else(self.image_maps, file.image_maps),
             runtime: self.runtime.or(file.runtime),
             no_node: self.no_node || file.no_node,
+            pretend_nodes: or_else(self.pretend_nodes, file.pretend_nodes),
             registry_mirrors: or_else(self.registry_mirrors, file.registry_mirrors),
             plain_http_registries: or_else(self.plain_http_registries, file.plain_http_registries),
             insecure_registries: or_else(self.insecure_registries, file.insecure_registries),
@@ -263,6 +289,11 @@ impl NodeArgs {
             image_maps: [self.image_maps.clone(), maps].concat(),
             registries: self.registries(),
         }))
+    }
+
+    /// Nodes that are not there.
+    pub fn pretended(&self) -> Result<Groups> {
+        Groups::joined(self.pretend_nodes.clone()).map_err(|problem| anyhow!("--pretend-nodes: {problem}"))
     }
 
     pub fn registries(&self) -> RegistryConfig {
@@ -433,6 +464,8 @@ mod tests {
             "--insecure-registry=other.lan",
             "--compat=strict",
             "--gang-scheduler-name=volcano",
+            "--pretend-nodes=100x8gpu,label.zone=a,50x",
+            "--pretend-nodes=3x1gpu,name=small",
             "--no-node",
         ];
         for words in [&all[..], &["--fake-gpus=4"], &["--gpus=all"], &["--gpus=none"], &[]] {

@@ -25,6 +25,7 @@ const EXAMPLES: &str = "\
 Examples:
   volley up                                start everything, return when it is ready
   volley up --only cluster                 only the embedded cluster, without training jobs
+  volley up --server-listen 127.0.0.1:9000 W&B's clients are answered there
   volley up --listen 127.0.0.1:0           on a free port
   volley up --listen 0.0.0.0:6443 --name gpu-box.lan
                                            for other machines too
@@ -64,6 +65,8 @@ pub enum Part {
     Cluster,
     /// What runs training jobs: PyTorchJobs and their kin, Volcano's Jobs
     Operator,
+    /// The control plane: queues, runs and people, for W&B's clients
+    Server,
 }
 
 impl Part {
@@ -72,6 +75,7 @@ impl Part {
         match self {
             Part::Cluster => "cluster",
             Part::Operator => "operator",
+            Part::Server => "server",
         }
     }
 }
@@ -86,7 +90,9 @@ enum Handoff {
 impl Up {
     pub fn run(self, global: &Global, home: &Home) -> Result<ExitCode> {
         if !self.only.is_empty() && !self.only.contains(&Part::Cluster) {
-            bail!("the operator runs on the cluster beside it\nhint: --only cluster,operator");
+            bail!(
+                "the other parts run beside the cluster\nhint: --only cluster,operator; `volley server` runs it alone"
+            );
         }
         if self.handoff {
             return self.serve_in_background(global, home);
@@ -109,8 +115,9 @@ impl Up {
     }
 
     fn how(&self, hangup: Hangup) -> Start<'_> {
-        let has_operator = self.only.is_empty() || self.only.contains(&Part::Operator);
-        Start { settings: &self.settings, has_operator, hangup }
+        let has = |part| self.only.is_empty() || self.only.contains(&part);
+        let (has_operator, has_server) = (has(Part::Operator), has(Part::Server));
+        Start { settings: &self.settings, has_operator, has_server, hangup }
     }
 
     fn serve_in_background(&self, global: &Global, home: &Home) -> Result<ExitCode> {
@@ -175,17 +182,19 @@ fn died(mut child: Child, home: &Home) -> anyhow::Error {
 }
 
 fn announce(ready: &Ready, output: Output) -> Result<()> {
-    if let Some(note) = &ready.note {
-        eprintln!("note: {note}");
-    }
+    ready.notes.iter().for_each(|note| eprintln!("note: {note}"));
     // What pods cannot have here must not be found out by losing it.
     for lack in ready.status.node.iter().flat_map(|node| &node.lacks) {
         eprintln!("note: {lack}");
     }
-    show(&ready.status, output)
+    show(&ready.status, output)?;
+    if let Some(link) = &ready.link {
+        eprintln!("sign in:    {link}\n            (works once; `volley user link` makes another)");
+    }
+    Ok(())
 }
 
-/// Without `-o`, the two things that a person needs next.
+/// Without `-o`, the things that a person needs next.
 fn show(status: &Status, output: Output) -> Result<()> {
     if output.format.is_some() {
         return output.print(status);
@@ -197,5 +206,8 @@ fn show(status: &Status, output: Output) -> Result<()> {
     rows.push(vec!["kubeconfig".to_owned(), kubeconfig.clone()]);
     output::print(&output::aligned(&rows))?;
     eprintln!("\nto use it:  export KUBECONFIG={kubeconfig}");
+    if status.parts.iter().any(|part| part.name == "server") {
+        eprintln!("for wandb:  eval \"$(volley login --env)\"");
+    }
     Ok(())
 }

@@ -11,10 +11,12 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("api", &[]),
     ("plan", &["api"]),
     ("turns", &["api", "plan"]),
-    ("cluster", &["api", "plan", "turns"]),
-    ("operator", &["api", "plan", "turns"]),
+    ("scheduler", &["api", "plan", "turns"]),
+    ("cluster", &["api", "plan", "turns", "scheduler"]),
+    ("operator", &["api", "plan", "turns", "scheduler"]),
     ("server", &["api", "plan"]),
-    ("volley", &["api", "plan", "cluster", "operator", "server"]),
+    ("client", &[]),
+    ("volley", &["api", "plan", "client", "scheduler", "cluster", "operator", "server"]),
 ];
 
 /// Rooms on which another's tests stand; they meet over public protocols there as everywhere.

@@ -85,6 +85,8 @@ pub struct ApiServer {
     pub ca_pem: String,
     address: RwLock<String>,
     pub metrics: metrics::Metrics,
+    /// What the scheduler counts.
+    pub scheduling: Arc<volley_scheduler::metrics::Metrics>,
     node: OnceLock<Arc<dyn node_door::NodeDoor>>,
     /// What training jobs are held to.
     training: kubeflow::Rules,
@@ -108,6 +110,7 @@ impl ApiServer {
             ca_pem: pki.ca_pem.clone(),
             address: RwLock::new(String::new()),
             metrics: metrics::Metrics::default(),
+            scheduling: Arc::default(),
             node: OnceLock::new(),
             training,
             sessions: CancellationToken::new(),
@@ -240,7 +243,7 @@ impl ApiServer {
                 health(path.trim_matches('/'), self.store.failure().map(ToString::to_string), &query)
             }
             "/version" => answer::value(200, &discovery::version(), Form::JSON),
-            "/metrics" => answer::text(200, self.metrics.render(self)),
+            "/metrics" => answer::text(200, self.metrics.render(self) + &self.scheduling.render()),
             "" => answer::value(200, &self.paths(), Form::JSON),
             "/.well-known/openid-configuration" => answer::value(200, &self.tokens.openid(&self.address()), Form::JSON),
             "/openid/v1/jwks" => answer::value(200, &self.tokens.jwks(), Form::JSON),

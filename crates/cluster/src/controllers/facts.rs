@@ -59,9 +59,6 @@ impl Identity {
     }
 }
 
-/// Names by which pods ask for our scheduler. Gangs are placed pod by pod so far.
-const SCHEDULERS: [&str; 3] = ["default-scheduler", "volcano", "volley"];
-
 /// What matters about a pod besides its identity.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
@@ -74,8 +71,6 @@ pub struct PodFacts {
 #[serde(rename_all = "camelCase", default)]
 struct PodSpecFacts {
     node_name: String,
-    scheduler_name: String,
-    scheduling_gates: Vec<serde::de::IgnoredAny>,
     volumes: Vec<VolumeFacts>,
 }
 
@@ -103,14 +98,6 @@ impl PodFacts {
 
     pub fn uses_claims(&self) -> bool {
         self.spec.volumes.iter().any(|volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some())
-    }
-
-    /// Whether our scheduler should find a node for it.
-    pub fn wants_node(&self) -> bool {
-        self.spec.node_name.is_empty()
-            && SCHEDULERS.contains(&&*self.spec.scheduler_name)
-            && self.spec.scheduling_gates.is_empty()
-            && !self.has_ended()
     }
 }
 

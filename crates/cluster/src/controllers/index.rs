@@ -94,12 +94,6 @@ pub struct Index {
     /// By namespace, whoever selects pods or ReplicaSets by label.
     selectors: HashMap<String, BTreeMap<Key, LabelSelector>>,
     pods_of_node: HashMap<String, BTreeSet<Arc<str>>>,
-    /// Pods that want a node.
-    pub unscheduled: BTreeSet<Arc<str>>,
-    /// Those of them that no round has looked at since they came or their spec changed.
-    untried: BTreeSet<Arc<str>>,
-    /// Whether nodes changed or room was made, so that all of them are worth another try.
-    pub has_new_room: bool,
     /// Pods that use claims.
     pub claim_users: BTreeSet<Arc<str>>,
     pub terminating_namespaces: BTreeSet<String>,
@@ -115,7 +109,6 @@ pub struct Index {
 
 impl Index {
     pub fn apply(&mut self, change: &Change) {
-        self.has_new_room |= makes_room(change);
         if let Some(old) = &change.old {
             self.take_out(change, old);
         }
@@ -204,11 +197,7 @@ impl Index {
         match &*change.bucket {
             "pods" => {
                 remove_from(&mut self.pods_of_node, old.pod.node(), key);
-                self.unscheduled.remove(key);
                 self.claim_users.remove(key);
-                if change.new.is_none() {
-                    self.untried.remove(key);
-                }
             }
             "persistentvolumes" if change.new.is_none() && is_disposable(&old.stored) => {
                 self.removed_volumes.push(meta.name.clone());
@@ -289,38 +278,6 @@ impl Index {
         if new.pod.uses_claims() {
             self.claim_users.insert(key.clone());
         }
-        if new.pod.wants_node() && !new.head.metadata.is_deleting() {
-            self.unscheduled.insert(key.clone());
-            let generation = change.old.as_ref().map(|old| old.head.metadata.generation);
-            if generation != Some(new.head.metadata.generation) {
-                self.untried.insert(key.clone());
-            }
-        } else {
-            self.untried.remove(key);
-        }
-    }
-
-    /// The pods that a round of scheduling should look at; they count as tried from now on.
-    pub fn take_untried(&mut self) -> Vec<Arc<str>> {
-        let untried = std::mem::take(&mut self.untried);
-        if std::mem::take(&mut self.has_new_room) {
-            return self.unscheduled.iter().cloned().collect();
-        }
-        untried.into_iter().collect()
-    }
-
-    pub fn has_untried(&self) -> bool {
-        !self.untried.is_empty() || (self.has_new_room && !self.unscheduled.is_empty())
-    }
-}
-
-/// Whether a pod may fit now that did not before: a node changed, or a pod left one.
-fn makes_room(change: &Change) -> bool {
-    let holds_room = |version: &Version| !version.pod.node().is_empty() && !version.pod.has_ended();
-    match &*change.bucket {
-        "nodes" => true,
-        "pods" => change.old.as_ref().is_some_and(holds_room) && !change.new.as_ref().is_some_and(holds_room),
-        _ => false,
     }
 }
 

@@ -21,11 +21,11 @@ mod quotas;
 mod access;
 mod definitions;
 mod expiry;
-mod scheduler;
 mod nodes;
 
 use crate::apiserver::ApiServer;
 use crate::apiserver::object::{self, Stored};
+use crate::apiserver::serve::InProcess;
 use apply::Synced;
 use facts::parsed;
 use index::Child;
@@ -41,6 +41,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use volley_api::kube::selector::LabelSelector;
+use volley_plan::access::User;
+use volley_scheduler::policy::Source;
 use volley_turns::events::Reporter;
 
 /// Rounds at work at the same time. They mostly wait for the disk, and share its commits.
@@ -63,8 +65,8 @@ pub(crate) struct Shell {
     missing_nodes: Mutex<BTreeMap<String, Instant>>,
 }
 
-/// Runs all controllers until `stop` is cancelled.
-pub async fn run(server: Arc<ApiServer>, home: PathBuf, stop: CancellationToken) {
+/// Runs all controllers, and the scheduler with this policy, until `stop` is cancelled.
+pub async fn run(server: Arc<ApiServer>, home: PathBuf, policy: Source, stop: CancellationToken) {
     let (reporter, waiting) = Reporter::new();
     let observer = Observer::new(server.clone());
     let queue = Queue::default();
@@ -79,15 +81,24 @@ pub async fn run(server: Arc<ApiServer>, home: PathBuf, stop: CancellationToken)
         missing_nodes: Mutex::default(),
     });
     let tasks = TaskTracker::new();
+    let scheduling =
+        volley_scheduler::Options { is_only_scheduler: true, policy, held: None, metrics: server.scheduling.clone() };
     shell.queue.add(Key::new(Controller::OwnNode, ""));
     tokio::select! {
         () = stop.cancelled() => {}
         () = watch(&shell) => {}
         () = work(&shell, &tasks) => {}
-        () = report::write(server, waiting) => {}
+        () = report::write(server.clone(), waiting) => {}
+        () = volley_scheduler::run(scheduler_client(&server), scheduling, stop.clone()) => {}
     }
     tasks.close();
     tasks.wait().await;
+}
+
+/// The scheduler meets this cluster as it meets any other, but without a socket.
+fn scheduler_client(server: &Arc<ApiServer>) -> kube::Client {
+    let user = User::authenticated("system:volley:scheduler", ["system:masters".to_owned()]);
+    InProcess::new(server.clone(), user).client()
 }
 
 /// Takes in what happens, as it happens.
@@ -171,7 +182,6 @@ impl Shell {
             Controller::ClusterRoles => self.sync_cluster_roles().await,
             Controller::Definition => self.sync_definition(name).await,
             Controller::EventExpiry => self.sync_events().await,
-            Controller::Scheduler => self.schedule().await,
             Controller::OwnNode => self.sync_own_node(name).await,
             Controller::NodeTaints => self.sync_node_taints(name).await,
             Controller::PodEnd => self.sync_pod_end(name).await,

@@ -25,7 +25,6 @@ pub enum Controller {
     Budget,
     Definition,
     ClusterRoles,
-    Scheduler,
     OwnNode,
     NodeTaints,
     PodEnd,

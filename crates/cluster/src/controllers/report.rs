@@ -6,12 +6,9 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use volley_api::kube::status::ApiError;
-use volley_api::kube::{text, time};
+use volley_api::kube::text;
 use volley_plan::control::Event;
 use volley_turns::events::{self, Told};
-
-/// The component whose events follow the newer conventions: `eventTime` and no first and last time (spec K 16.2).
-const SCHEDULER: &str = "default-scheduler";
 
 /// The component that speaks for a machine.
 const NODE: &str = "kubelet";
@@ -29,11 +26,7 @@ async fn perform(server: &ApiServer, told: &Told) -> Result<(), ApiError> {
     if told.count == 1 {
         return create(server, told).await;
     }
-    let now = Timestamp::now();
-    let patch = match told.event.component {
-        SCHEDULER => json!({"series": {"count": told.count, "lastObservedTime": time::micros(now)}}),
-        _ => told.recount(now),
-    };
+    let patch = told.recount(Timestamp::now());
     let local = server.local(told.event.component);
     match local.patch("", "events", told.namespace(), &told.name, patch).await {
         // Its hour is over, or somebody deleted it.
@@ -52,9 +45,6 @@ async fn create(server: &ApiServer, told: &Told) -> Result<(), ApiError> {
     let now = Timestamp::now();
     let mut object = told.object(seen.as_ref().map(|object| text(object, "metadata.resourceVersion")), now);
     let more = match event.component {
-        SCHEDULER => json!({"eventTime": time::micros(now), "action": action(&event.reason),
-            "reportingInstance": format!("{SCHEDULER}-volley"), "source": {},
-            "firstTimestamp": null, "lastTimestamp": null, "count": null}),
         NODE => {
             let host = server.node().map(|node| node.name().to_owned());
             json!({"reportingInstance": host, "source": {"component": NODE, "host": host}})
@@ -63,10 +53,6 @@ async fn create(server: &ApiServer, told: &Told) -> Result<(), ApiError> {
     };
     extend(&mut object, more);
     local.create("", "events", told.namespace(), object).await.map(drop)
-}
-
-fn action(reason: &str) -> &'static str {
-    if reason == "Scheduled" { "Binding" } else { "Scheduling" }
 }
 
 fn extend(object: &mut Value, more: Value) {

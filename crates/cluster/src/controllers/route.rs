@@ -131,9 +131,6 @@ fn route_pod(server: &ApiServer, index: &Index, change: &Change, queue: &Queue) 
     if just_ended && index.has_quota(namespace) {
         queue.add(Key::new(Controller::Quota, namespace));
     }
-    if index.has_untried() {
-        queue.add(Key::new(Controller::Scheduler, ""));
-    }
     if change.versions().any(|version| version.pod.uses_claims()) && (change.old.is_none() || just_ended) {
         queue.add(Key::new(Controller::Volumes, ""));
     }
@@ -174,9 +171,6 @@ fn recreating_deployment(server: &ApiServer, change: &Change, queue: &Queue) {
 }
 
 fn route_node(index: &Index, change: &Change, queue: &Queue) {
-    if index.has_untried() {
-        queue.add(Key::new(Controller::Scheduler, ""));
-    }
     if change.new.is_none() || change.old.is_none() {
         let pods = index.pods_of_node(&change.key);
         pods.into_iter().for_each(|pod| queue.add(Key::new(Controller::PodEnd, pod)));

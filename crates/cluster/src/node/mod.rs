@@ -4,7 +4,7 @@
 //! `deeds` (what takes time) → `container` (a pod's words as a demand on the runtime) → what containers are given:
 //! `keeper` (images), `grants` and `gpus`, `network`, `volumes`, `handlers` (probes and hooks). `record` and `leavings`
 //! are what survives the process. `machine` is the Node object and its heart-beat (`facts` reads the machine), `pressure` what happens when the
-//! machine runs short, `access` what clients do with a running pod, `usage` what it uses.
+//! machine runs short, `access` what clients do with a running pod, `usage` what it uses. `pretend` is nodes that are not there.
 
 pub mod access;
 mod container;
@@ -20,6 +20,7 @@ pub mod network;
 mod paths;
 mod pods;
 pub mod pressure;
+pub mod pretend;
 mod record;
 pub mod usage;
 pub mod volumes;

@@ -6,6 +6,7 @@
 
 mod access;
 mod deletion;
+mod gangs;
 mod machine;
 mod scheduling;
 mod storage;

@@ -81,9 +81,8 @@ async fn a_pod_that_does_not_fit_gets_the_room_of_one_that_ends() {
     world.create(PODS, greedy("a")).await;
     world.until("a bound", || world.get(PODS, "a").filter(|pod| pod["spec"]["nodeName"] == "n")).await;
     world.create(PODS, greedy("b")).await;
-    let reason = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were not ready. \
-        Node n: cpu asked 1, free 0 of 1; held by default/a (1).";
-    world.until_event("b", &format!("FailedScheduling: {reason}")).await;
+    let reason = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were not ready. needs 1 cpu";
+    world.until_told("b", &format!("FailedScheduling: {reason}")).await;
     world.patch_status(PODS, "a", json!({"phase": "Succeeded"})).await;
     world.until("b bound", || world.get(PODS, "b").filter(|pod| pod["spec"]["nodeName"] == "n")).await;
 }

@@ -12,6 +12,7 @@ use volley_cluster::apiserver::local::Local;
 use volley_cluster::apiserver::pki::Pki;
 use volley_cluster::controllers;
 use volley_cluster::store::{Options, Store};
+use volley_scheduler::policy::Source;
 
 /// An upper bound only: what is waited for usually happens within milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -47,7 +48,7 @@ impl World {
         let world =
             World { server: server.clone(), home: home.clone(), _folder: folder, _stop: stop.clone().drop_guard() };
         prepare(&world).await;
-        tokio::spawn(controllers::run(server, home, stop));
+        tokio::spawn(controllers::run(server, home, Source::default(), stop));
         world
     }
 
@@ -125,6 +126,12 @@ impl World {
     pub async fn until_event(&self, name: &str, said: &str) {
         let what = format!("event `{said}` about {name}");
         self.until_true(&what, || self.events_about(name).iter().any(|event| event == said)).await;
+    }
+
+    /// As `until_event`, for one that starts so.
+    pub async fn until_told(&self, name: &str, start: &str) {
+        let what = format!("event `{start}…` about {name}");
+        self.until_true(&what, || self.events_about(name).iter().any(|event| event.starts_with(start))).await;
     }
 
     /// What a node agent would write once a pod runs.

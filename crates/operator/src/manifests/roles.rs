@@ -18,6 +18,8 @@ type Right<'a> = (&'a str, &'a str, &'a str);
 
 const RIGHTS: &[Right<'static>] = &[
     ("", "pods", "get list watch create patch delete"),
+    ("", "pods/binding", "create"),
+    ("", "pods/status", "patch"),
     ("", "pods/exec", "create"),
     ("", "pods/finalizers", "update"),
     ("", "services", "get list watch create patch delete"),
@@ -30,6 +32,12 @@ const RIGHTS: &[Right<'static>] = &[
     ("networking.k8s.io", "networkpolicies", "get list watch create patch delete"),
     ("autoscaling", "horizontalpodautoscalers", "get list watch create patch delete"),
     ("scheduling.k8s.io", "priorityclasses", READ),
+    // What pods are placed by.
+    ("", "nodes persistentvolumes namespaces resourcequotas", READ),
+    ("policy", "poddisruptionbudgets", READ),
+    ("storage.k8s.io", "storageclasses", READ),
+    ("topology.volcano.sh", "hypernodes", READ),
+    ("nodeinfo.volcano.sh", "numatopologies", READ),
     ("scheduling.x-k8s.io", "podgroups", "get list watch create patch delete"),
     // Pods of these get a group of their own when they ask for our scheduler.
     ("apps", "daemonsets replicasets statefulsets", "get"),
@@ -85,7 +93,15 @@ fn home(place: &Place) -> Value {
 fn rights() -> Vec<Value> {
     let training = training_rights();
     let training = training.iter().map(|(resources, verbs)| (kubeflow::GROUP, resources.as_str(), *verbs));
-    RIGHTS.iter().copied().chain(training).map(rule).collect()
+    let rules = RIGHTS.iter().copied().chain(training).map(rule);
+    rules.chain([policy_right()]).collect()
+}
+
+/// The scheduler's configuration, by its name: other ConfigMaps are nobody's business.
+fn policy_right() -> Value {
+    let mut right = rule(("", "configmaps", READ));
+    right["resourceNames"] = json!([volley_scheduler::policy::NAME]);
+    right
 }
 
 fn training_rights() -> [(String, &'static str); 3] {

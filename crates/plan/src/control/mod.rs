@@ -27,8 +27,6 @@ pub mod namespace;
 
 pub mod endpoints;
 pub mod node;
-pub mod placement;
-mod suitability;
 pub mod volumes;
 
 pub mod runs;

@@ -299,7 +299,7 @@ pub fn pick_for(
 }
 
 /// If only other pods keep this one away from the nodes that have room: how many nodes, and how.
-fn beside(room: &mut Room, pod: PodId, queue: Option<(u32, &Queue)>) -> Option<BTreeMap<Refusal, usize>> {
+pub fn beside(room: &mut Room, pod: PodId, queue: Option<(u32, &Queue)>) -> Option<BTreeMap<Refusal, usize>> {
     let snapshot = room.snapshot;
     let known = &snapshot.pods[pod];
     let shape = &snapshot.shapes[known.shape];

@@ -1,8 +1,11 @@
 //! A guess at what was meant by a node selector that no node matches.
 
+use super::fit::{is_tolerated, is_wanted};
+use super::objects::Node;
 use super::shape::Shape;
 use super::snapshot::Snapshot;
-use super::terms::Wish;
+use super::terms::{Taint, Wish};
+use serde_json::json;
 use std::collections::BTreeSet;
 
 /// More than so many letters apart is another word.
@@ -28,7 +31,29 @@ pub fn selector(snapshot: &Snapshot, shape: &Shape) -> Option<String> {
     }
 }
 
-fn nearest<'a>(word: &str, others: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+/// `node a and 3 more have taint dedicated=ml:NoSchedule; tolerate it: {"key":"dedicated",…}`
+pub fn toleration(snapshot: &Snapshot, shape: &Shape) -> Option<String> {
+    let is_kept_off = |node: &&Node| {
+        node.is_here && node.is_ready && !node.is_cordoned && is_wanted(node, shape) && !is_tolerated(node, shape)
+    };
+    let mut found = snapshot.nodes.iter().map(|(_, node)| node).filter(is_kept_off);
+    let first = found.next()?;
+    let is_unborne =
+        |taint: &&Taint| !taint.is_wish() && !shape.tolerations.iter().any(|toleration| toleration.tolerates(taint));
+    let taint = first.taints.iter().find(is_unborne)?;
+    let more = found.filter(|node| node.taints.contains(taint)).count();
+    let nodes =
+        if more > 0 { format!("node {} and {more} more have", first.name) } else { format!("node {} has", first.name) };
+    let Taint { key, value, effect } = taint;
+    let (shown, fields) = match value.is_empty() {
+        true => (format!("{key}:{effect}"), json!({"key": key, "operator": "Exists", "effect": effect})),
+        false => (format!("{key}={value}:{effect}"), json!({"key": key, "value": value, "effect": effect})),
+    };
+    Some(format!("{nodes} taint {shown}; to go there, add to tolerations: {fields}"))
+}
+
+/// The word that was probably meant.
+pub fn nearest<'a>(word: &str, others: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let near = others.map(|other| (distance(word, other), other)).min()?;
     (near.0 <= LETTERS_MAX.min(word.len() / 2)).then_some(near.1)
 }

@@ -10,7 +10,7 @@ mod slots;
 mod terms;
 mod shape;
 pub mod objects;
-mod read;
+pub mod read;
 pub mod policy;
 pub mod snapshot;
 
@@ -26,12 +26,14 @@ mod search;
 mod trial;
 pub mod victims;
 pub mod why;
-mod hint;
+pub mod hint;
 mod reasons;
 mod admission;
 mod round;
 mod blocked;
 pub mod report;
+pub mod torn;
+pub mod chores;
 
 #[cfg(test)]
 mod tests;

@@ -120,7 +120,7 @@ impl Round<'_> {
         let shape = &snapshot.shapes[known.shape];
         let supply = self.supply(known.shape, self.asks[at].queue);
         if supply.nodes == 0 {
-            let hint = hint::selector(snapshot, shape);
+            let hint = hint::selector(snapshot, shape).or_else(|| hint::toleration(snapshot, shape));
             let (nodes, refusals) = (self.room.nodes.len(), worded(&supply.refusals));
             return WaitingOn::Nodes { pod: known.key.to_string(), nodes, refusals, hint };
         }

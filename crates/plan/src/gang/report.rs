@@ -216,8 +216,10 @@ fn tell_pods(snapshot: &Snapshot, placement: &Placement, report: &mut Report) {
             let (nodes, fitting) =
                 known.entry(pod.shape).or_insert_with(|| nodes_for(snapshot, &mut room, pod.shape)).clone();
             let node = nominated.get(&pod.key).map(|node| (*node).to_owned());
-            let reason = if fitting.is_some() && node.is_none() { "Schedulable" } else { "Unschedulable" };
+            let is_for_gang = fitting.is_some() && node.is_none() && !gang.is_single;
+            let reason = if is_for_gang { "Schedulable" } else { "Unschedulable" };
             let kube = match (&node, fitting) {
+                (_, fitting) if gang.is_single => plain(&nodes, fitting.is_some(), &waiting.on),
                 (Some(node), _) => format!(
                     "Pod {} can possibly be assigned to {node}, once resource is released and minAvailable is satisfied",
                     pod.key
@@ -229,13 +231,26 @@ fn tell_pods(snapshot: &Snapshot, placement: &Placement, report: &mut Report) {
             };
             told += 1;
             if told <= RETOLD_MAX || !pod.told.starts_with(&kube) {
-                let message = format!("{kube}: {}", waiting.on);
+                let message = if gang.is_single { kube } else { format!("{kube}: {}", waiting.on) };
                 let member = Member { key: pod.key.clone(), uid: pod.uid.clone() };
                 if *pod.told != *message {
                     report.pods.push(PodNote { pod: member, reason, message, nominated: node });
                 }
             }
         }
+    }
+}
+
+/// A pod that was given to no gang is told in the words of Kubernetes' own scheduler, and then why.
+fn plain(nodes: &str, is_fitting: bool, on: &WaitingOn) -> String {
+    let nodes = nodes.replacen(" are unavailable", " are available", 1);
+    match on {
+        _ if is_fitting => on.to_string(),
+        _ if nodes.starts_with("0/0 ") => "no nodes available to schedule pods".to_owned(),
+        // It would say the same again.
+        WaitingOn::Nodes { hint: None, .. } => nodes,
+        WaitingOn::Nodes { hint: Some(hint), .. } => format!("{nodes} {hint}"),
+        _ => format!("{nodes} {on}"),
     }
 }
 

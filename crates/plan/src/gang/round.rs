@@ -3,7 +3,7 @@
 use super::admission::{Door, outstanding};
 use super::amounts::{Amounts, add, take};
 use super::ask::Ask;
-use super::attempt::{Blocked, Scope, Terms, attempt, node_groups, pick_for};
+use super::attempt::{Blocked, Scope, Terms, attempt, beside, node_groups, pick_for};
 use super::blocked::Reservation;
 use super::objects::{GangId, Key, Phase, PodId};
 use super::policy::Order;
@@ -384,7 +384,11 @@ impl<'a> Round<'a> {
                 let queue = node_groups(&self.ledger, &self.room, self.asks[at].queue);
                 let found = pick_for(&mut self.room, &self.asks[at], pod, queue, Scope::default(), &self.domains);
                 let Some(position) = found else {
-                    blocked.get_or_insert(Blocked::Node(pod));
+                    let why = || {
+                        beside(&mut self.room, pod, queue)
+                            .map_or(Blocked::Node(pod), |found| Blocked::Beside(pod, found))
+                    };
+                    blocked.get_or_insert_with(why);
                     continue;
                 };
                 self.room.put(pod, position);

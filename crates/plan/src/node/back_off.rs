@@ -42,6 +42,15 @@ pub fn next_restart_delay(exit: Option<&Exit>) -> u32 {
     }
 }
 
+/// The delay that attempt `number` hands on if all before it were short.
+pub fn delay_of_attempt(number: u32) -> u32 {
+    match number {
+        0 => 0,
+        // Six doublings pass the maximum.
+        number => (RESTART_FIRST_S << (number - 1).min(6)).min(RESTART_MAX_S),
+    }
+}
+
 pub fn pull_at(trouble: &Trouble) -> Timestamp {
     later(trouble.at, doubled(PULL_FIRST_S, PULL_MAX_S, trouble.failures))
 }

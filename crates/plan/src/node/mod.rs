@@ -34,6 +34,8 @@ pub mod names;
 pub mod nfs;
 pub mod payload;
 pub mod pressure;
+pub mod pretended_nodes;
+pub mod pretended_pods;
 mod service_links;
 pub mod service_rules;
 pub mod volumes;

@@ -134,3 +134,82 @@ proptest! {
         }
     }
 }
+
+/// Every change of state that an item may go through. A lease that ran out is taken by the next agent; a run that says it
+/// came from an item is believed, whoever has it.
+const TABLE: [(State, State); 14] = [
+    (State::Pending, State::Leased),
+    (State::Pending, State::Failed),
+    (State::Leased, State::Leased),
+    (State::Leased, State::Claimed),
+    (State::Leased, State::Running),
+    (State::Leased, State::Finished),
+    (State::Leased, State::Failed),
+    (State::Claimed, State::Running),
+    (State::Claimed, State::Finished),
+    (State::Claimed, State::Failed),
+    (State::Running, State::Finished),
+    (State::Running, State::Failed),
+    (State::Pending, State::Running),
+    (State::Pending, State::Finished),
+];
+
+fn any_item() -> impl Strategy<Value = Item> {
+    let state = prop::sample::select(State::ALL.to_vec());
+    (state, 0i64..4, prop::option::of(0i64..200), prop::option::of("[ab]"))
+        .prop_map(|(state, lease, until, run_name)| Item { state, lease, leased_until: until.map(at), run_name })
+}
+
+proptest! {
+    // RQI-1 to RQI-5: whatever is asked of whatever item, it changes by the table or not at all.
+    #[test]
+    fn no_item_changes_but_by_the_table(item in any_item(), clock in 0i64..200, lease in 0i64..4, run in "[ab]") {
+        let mut next = Vec::new();
+        next.extend(pop(&item, at(clock)));
+        for answer in [acknowledge(&item, lease, &run), fail(&item, lease, "no")] {
+            if let Answer::Done(changed) = answer {
+                next.push(changed);
+            }
+        }
+        for state in RunState::ALL {
+            let followed = follow(item.state, state);
+            if followed != item.state {
+                next.push(Item { state: followed, ..item.clone() });
+            }
+        }
+        for changed in next {
+            let is_known = TABLE.contains(&(item.state, changed.state));
+            prop_assert!(is_known, "{:?} became {:?}", item, changed);
+            prop_assert!(!item.state.is_final());
+        }
+    }
+
+    // RQI-1: a number is never handed out twice, and only the newest may be spoken for.
+    #[test]
+    fn a_lease_is_a_fence(item in any_item(), clock in 0i64..200, stale in 0i64..4) {
+        if let Some(leased) = pop(&item, at(clock)) {
+            prop_assert_eq!(leased.lease, item.lease + 1);
+            prop_assert!(!leased.is_waiting(at(clock)), "nobody else has it meanwhile");
+            if stale != leased.lease {
+                prop_assert_eq!(acknowledge(&leased, stale, "a"), Answer::Refused);
+                prop_assert_eq!(fail(&leased, stale, "no"), Answer::Again);
+            }
+            let claimed = done(acknowledge(&leased, leased.lease, "a"));
+            prop_assert_eq!(acknowledge(&claimed, leased.lease, "a"), Answer::Again);
+            prop_assert_eq!(pop(&claimed, at(10_000)), None);
+        }
+    }
+
+    // RQI-2: a lease that ran out changes nothing but who may take the item.
+    #[test]
+    fn an_item_that_comes_back_is_as_it_was(clock in 0i64..200, wait in 0i64..200) {
+        let leased = pop(&Item::new(), at(clock)).unwrap();
+        let later = at(clock + wait);
+        let again = pop(&leased, later);
+        prop_assert_eq!(again.is_some(), wait >= LEASE.as_secs());
+        prop_assert_eq!(leased.shown(later) == State::Pending, again.is_some());
+        if let Some(again) = again {
+            prop_assert_eq!((again.lease, again.state, again.run_name), (2, State::Leased, None));
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! Launch queues: what a queue's template lets a submitter choose, what becomes of a submitted spec, and an item's life.
 
+pub mod gpus;
 pub mod inputs;
 pub mod item;
 pub mod limits;

@@ -142,3 +142,88 @@ proptest! {
         parts(&text);
     }
 }
+
+fn any_variable() -> impl Strategy<Value = Value> {
+    let kind = prop::sample::select(vec!["string", "integer", "number", "boolean"]);
+    (
+        kind,
+        prop::option::of(-5i32..5),
+        prop::option::of(-5i32..5),
+        prop::option::of(any_value()),
+        prop::option::of(prop::collection::vec(any_value(), 1..3)),
+    )
+        .prop_map(|(kind, minimum, maximum, default, choices)| {
+            let mut schema = json!({ "type": kind });
+            let mut set = |name: &str, value: Option<Value>| {
+                if let Some(value) = value {
+                    schema[name] = value
+                }
+            };
+            set("minimum", minimum.map(Value::from));
+            set("maximum", maximum.map(Value::from));
+            set("default", default);
+            set("enum", choices.map(Value::from));
+            json!({ "schema": schema })
+        })
+}
+
+fn any_config() -> impl Strategy<Value = Value> {
+    let text = prop_oneof![
+        Just("{{a}}".to_owned()),
+        Just("x-{{ b }}-{{a}}".to_owned()),
+        Just("{{{{a}}".to_owned()),
+        Just("${run_id} {{ .Values.x }}".to_owned()),
+        "[a-z{} ]{0,10}",
+    ];
+    let leaf = prop_oneof![text.prop_map(Value::from), any_value()];
+    leaf.prop_recursive(3, 16, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map("[k-m]", inner, 0..4).prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+/// Whether a value is of a variable's kind and within its limits, told once more and plainly.
+fn is_allowed(schema: &Value, value: &Value) -> bool {
+    let is_kind = match schema["type"].as_str().unwrap() {
+        "string" => value.is_string(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        _ => value.is_boolean(),
+    };
+    let number = value.as_f64();
+    let above = schema["minimum"].as_f64().is_none_or(|limit| number.is_none_or(|number| number >= limit));
+    let below = schema["maximum"].as_f64().is_none_or(|limit| number.is_none_or(|number| number <= limit));
+    let is_same = |one: &Value| one == value || one.as_f64().is_some_and(|one| number == Some(one));
+    let chosen = schema["enum"].as_array().is_none_or(|choices| choices.iter().any(is_same));
+    is_kind && above && below && chosen
+}
+
+/// Whether a rendered config still has a token of the queue's.
+fn has_token(value: &Value, variables: &[Variable]) -> bool {
+    check(value, &[]).iter().any(|problem| variables.iter().any(|variable| variable.name == problem.variable))
+}
+
+proptest! {
+    // T-4, T-11: for any declaration that is accepted, whatever values are accepted are allowed by it and render.
+    #[test]
+    fn any_accepted_declaration_is_sound(
+        a in any_variable(), b in any_variable(), config in any_config(), given in prop::collection::btree_map("[abc]", any_value(), 0..3),
+    ) {
+        let declared = json!({ "a": a, "b": b });
+        let Ok(variables) = declare(&declared.to_string()) else { return Ok(()) };
+        if !check(&config, &variables).is_empty() { return Ok(()) }
+        let given: Map<String, Value> = given.into_iter().collect();
+        let Ok(values) = values(&variables, &given) else { return Ok(()) };
+        for (name, value) in &values {
+            prop_assert!(is_allowed(&declared[name]["schema"], value), "{} {}", declared[name], value);
+        }
+        let rendered = render(&config, &values);
+        let has_escapes = config.to_string().contains("{{{{");
+        let brings_tokens = values.values().any(|value| value.as_str().is_some_and(|text| text.contains('{')));
+        if !has_escapes && !brings_tokens {
+            prop_assert!(!has_token(&rendered, &variables), "{} became {}", config, rendered);
+        }
+    }
+}

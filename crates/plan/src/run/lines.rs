@@ -1,13 +1,18 @@
 //! The lines of a stream (history, system metrics, console), kept in segments.
 //!
 //! A stream is numbered lines from 0 without gaps. A post writes lines at an offset, over what is there, so the same post
-//! twice changes nothing. Segments tile the stream; `rewrite` says which to replace. The shell loads the segments that a
-//! post touches, and the last one if it appends.
+//! twice changes nothing. Segments tile the stream; `rewrite` says which to replace. The shell loads the segments from
+//! `touched` on. An append takes up the segments before it that are not much larger than itself, so that a line is
+//! rewritten a few times only, however small the posts are, and few segments are small.
 
 /// Segments grow to this by appending; a chart of many rows then reads few rows of the database.
 pub const LINES_MAX: usize = 1024;
 /// And to this many bytes, so that an append never rewrites much.
 pub const BYTES_MAX: usize = 256 << 10;
+/// As compressed, a segment of this size is not taken up by an append either.
+const STORED_BYTES_MAX: u64 = 128 << 10;
+/// As many of the last segments as an append can take up: each is more than twice as large as all behind it.
+pub const TAIL_MAX: usize = 12;
 /// How far behind the end a post may write; the gap is filled with empty lines, which must not fill the disk.
 pub const GAP_MAX: u64 = 1_000_000;
 
@@ -39,26 +44,40 @@ pub struct TooFar {
     pub total: u64,
 }
 
-/// The first and the one-past-last line that a post touches, with the segment that it may append to.
-pub fn touched(total: u64, offset: u64, count: usize) -> (u64, u64) {
-    // The last line belongs to the segment that an append continues.
-    let first = offset.min(total.saturating_sub(1));
-    (first, offset.saturating_add(count as u64))
+/// A segment as the shell knows it without opening it.
+#[derive(Clone, Copy, Debug)]
+pub struct Outline {
+    pub first: u64,
+    pub count: u64,
+    pub stored_bytes: u64,
+}
+
+/// The first line of the segments that a post of `count` lines changes. `tail` are the last segments, the last one first.
+pub fn touched(total: u64, offset: u64, count: usize, tail: &[Outline]) -> u64 {
+    if offset < total {
+        return offset;
+    }
+    let (mut first, mut gathered) = (total, count as u64);
+    for segment in tail {
+        let is_full = segment.count >= LINES_MAX as u64 || segment.stored_bytes >= STORED_BYTES_MAX;
+        if is_full || segment.count > 2 * gathered {
+            break;
+        }
+        first = segment.first;
+        gathered += segment.count;
+    }
+    first
 }
 
 /// What changes when `lines` are written at `offset` of a stream of `total` lines.
 ///
-/// `near` are the stored segments that overlap `touched`, in order.
-pub fn rewrite(total: u64, mut near: Vec<Segment>, offset: u64, lines: Vec<String>) -> Result<Rewrite, TooFar> {
+/// `near` are the stored segments that hold lines from `touched` up to the last of the post, in order.
+pub fn rewrite(total: u64, near: Vec<Segment>, offset: u64, lines: &[String]) -> Result<Rewrite, TooFar> {
     if offset > total.saturating_add(GAP_MAX) {
         return Err(TooFar { offset, total });
     }
     if lines.is_empty() {
         return Ok(Rewrite { remove: Vec::new(), insert: Vec::new(), total });
-    }
-    let is_append = offset >= total;
-    if is_append && near.last().is_some_and(Segment::is_full) {
-        near.clear();
     }
     let first = near.first().map_or(total.min(offset), |segment| segment.first);
     let end = offset + lines.len() as u64;
@@ -73,7 +92,7 @@ pub fn rewrite(total: u64, mut near: Vec<Segment>, offset: u64, lines: Vec<Strin
         all.resize(at + lines.len(), String::new());
     }
     for (slot, line) in all[at..].iter_mut().zip(lines) {
-        *slot = line;
+        slot.clone_from(line);
     }
     Ok(Rewrite { remove, insert: split(first, all), total: total.max(end) })
 }
@@ -101,17 +120,18 @@ pub fn encode(lines: &[String]) -> Vec<u8> {
 }
 
 /// What `encode` was given; what is damaged ends the list.
-pub fn decode(mut bytes: &[u8]) -> Vec<String> {
-    let mut lines = Vec::new();
-    while let Some((length, rest)) = bytes.split_first_chunk::<4>() {
-        let length = u32::from_le_bytes(*length) as usize;
-        let Some((line, rest)) = rest.split_at_checked(length) else {
-            break;
-        };
-        lines.push(String::from_utf8_lossy(line).into_owned());
+pub fn decode(bytes: &[u8]) -> Vec<String> {
+    decoded(bytes).map(|line| String::from_utf8_lossy(line).into_owned()).collect()
+}
+
+/// The lines one by one, without a copy.
+pub fn decoded(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (length, rest) = bytes.split_first_chunk::<4>()?;
+        let (line, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
         bytes = rest;
-    }
-    lines
+        Some(line)
+    })
 }
 
 #[cfg(test)]
@@ -133,9 +153,12 @@ mod tests {
 
     impl Stream {
         fn post(&mut self, offset: u64, lines: &[String]) {
-            let (first, end) = touched(self.total, offset, lines.len());
+            let outline = |s: &Segment| Outline { first: s.first, count: s.lines.len() as u64, stored_bytes: 0 };
+            let tail: Vec<_> = self.segments.values().rev().take(TAIL_MAX).map(outline).collect();
+            let first = touched(self.total, offset, lines.len(), &tail);
+            let end = offset + lines.len() as u64;
             let near = self.segments.values().filter(|s| s.first < end && end_of(s) > first).cloned().collect();
-            let change = rewrite(self.total, near, offset, lines.to_vec()).unwrap();
+            let change = rewrite(self.total, near, offset, lines).unwrap();
             for first in change.remove {
                 self.segments.remove(&first);
             }
@@ -197,13 +220,15 @@ mod tests {
         for number in 0..3000u64 {
             stream.post(number, &[number.to_string()]);
         }
-        assert_eq!(stream.segments.len(), 3);
+        assert!(stream.segments.len() <= 2 + TAIL_MAX, "{}", stream.segments.len());
+        let largest_first: Vec<usize> = stream.segments.values().map(|segment| segment.lines.len()).collect();
+        assert!(largest_first.is_sorted_by(|one, other| one >= other), "{largest_first:?}");
     }
 
     #[test]
     fn a_gap_that_would_fill_the_disk_is_refused() {
-        assert!(rewrite(0, Vec::new(), GAP_MAX, vec!["x".into()]).is_ok());
-        assert_eq!(rewrite(0, Vec::new(), u64::MAX, vec!["x".into()]), Err(TooFar { offset: u64::MAX, total: 0 }));
+        assert!(rewrite(0, Vec::new(), GAP_MAX, &["x".into()]).is_ok());
+        assert_eq!(rewrite(0, Vec::new(), u64::MAX, &["x".into()]), Err(TooFar { offset: u64::MAX, total: 0 }));
     }
 
     #[test]

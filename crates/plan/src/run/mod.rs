@@ -7,4 +7,5 @@ pub mod history;
 pub mod lenient;
 pub mod lines;
 pub mod order;
+pub mod presence;
 pub mod state;

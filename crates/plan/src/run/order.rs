@@ -29,10 +29,22 @@ impl Order {
             (false, true) => Ordering::Greater,
             (false, false) => Ordering::Equal,
             (true, true) => {
-                let order = one.zip(other).and_then(|(one, other)| compare(one, other)).unwrap_or(Ordering::Equal);
+                let order = one.zip(other).map_or(Ordering::Equal, |(one, other)| {
+                    kind(one).cmp(&kind(other)).then_with(|| compare(one, other).unwrap_or(Ordering::Equal))
+                });
                 if self.is_falling { order.reverse() } else { order }
             }
         }
+    }
+}
+
+/// Values of different kinds have no order of their own, but a sort needs one.
+fn kind(value: &Value) -> u8 {
+    match value {
+        Value::Number(_) => 0,
+        Value::String(_) => 1,
+        Value::Bool(_) => 2,
+        Value::Null | Value::Array(_) | Value::Object(_) => 3,
     }
 }
 
@@ -52,5 +64,23 @@ mod tests {
         }
         assert_eq!(parse(Some("-x")).compare(Some(&json!(1)), Some(&json!(2))), Ordering::Greater);
         assert_eq!(parse(None), Order { field: "created_at".into(), is_falling: false });
+    }
+
+    #[test]
+    fn values_of_all_kinds_have_one_order() {
+        let values = [json!(2), json!("a"), json!(1.5), json!(true), json!([1]), json!("b"), json!(null), json!({})];
+        let order = parse(Some("-x"));
+        for one in &values {
+            for two in &values {
+                let forth = order.compare(Some(one), Some(two));
+                assert_eq!(forth.reverse(), order.compare(Some(two), Some(one)), "{one} {two}");
+                for three in &values {
+                    let rest = order.compare(Some(two), Some(three));
+                    if forth == rest {
+                        assert_eq!(order.compare(Some(one), Some(three)), forth, "{one} {two} {three}");
+                    }
+                }
+            }
+        }
     }
 }

@@ -29,17 +29,18 @@ pub async fn by_id(database: &Database, id: i64) -> Result<Option<Agent>> {
     database.maybe(sql, args![id]).await?.map(|row| agent(&row)).transpose()
 }
 
+/// Agents of a project that serve a queue. Its id is one of a JSON list of quoted ids, so it is found by its quotes.
+pub async fn of_queue(database: &Database, project: i64, queue: &str, limit: usize) -> Result<Vec<Agent>> {
+    let sql = format!("{AGENTS} WHERE a.project_id = $1 AND a.queues LIKE $2 ORDER BY a.heartbeat_at DESC LIMIT $3");
+    let listed = format!("%\"{queue}\"%");
+    database.all(sqlx::AssertSqlSafe(sql), args![project, listed, limit]).await?.iter().map(agent).collect()
+}
+
 /// An agent was heard of; a new status comes with it, or the old one stays.
 pub async fn hear(write: &mut Write, id: i64, status: Option<&str>, now: Timestamp) -> Result<()> {
     let sql = "UPDATE agents SET heartbeat_at = $2, status = COALESCE($3, status) WHERE id = $1";
     write.run(sql, args![id, now, status]).await?;
     Ok(())
-}
-
-/// The agents of a project, the newest first.
-pub async fn of_project(database: &Database, project: i64, limit: usize) -> Result<Vec<Agent>> {
-    let sql = sqlx::AssertSqlSafe(format!("{AGENTS} WHERE a.project_id = $1 ORDER BY a.id DESC LIMIT $2"));
-    database.all(sql, args![project, limit]).await?.iter().map(agent).collect()
 }
 
 /// It reads this when it asks the next time, and ends.

@@ -111,6 +111,27 @@ impl Blobs {
     }
 }
 
+/// Copies everything from one place to another; gives how many there were. What is damaged on the way is an error.
+pub async fn copy(from: &str, to: &str) -> Result<u64, Error> {
+    let (source, target) = (open_place(from)?, open_place(to)?);
+    let mut count = 0;
+    let mut found = source.list(None);
+    while let Some(found) = found.next().await {
+        let found = found.map_err(|source| Error::Store { key: String::new(), source })?;
+        let key = found.location.to_string();
+        let failed = |source| Error::Store { key: key.clone(), source };
+        let mut bytes = source.get(&found.location).await.map_err(failed)?.into_stream();
+        let mut writer = BufWriter::new(target.clone(), found.location.clone());
+        while let Some(chunk) = bytes.next().await {
+            let chunk = chunk.map_err(failed)?;
+            writer.write_all(&chunk).await.map_err(|source| Error::Write { key: key.clone(), source })?;
+        }
+        writer.shutdown().await.map_err(|source| Error::Write { key: key.clone(), source })?;
+        count += 1;
+    }
+    Ok(count)
+}
+
 fn open_place(place: &str) -> Result<Arc<dyn ObjectStore>, Error> {
     let wrong = |source| Error::Place { at: place.to_owned(), source };
     let Some(rest) = place.strip_prefix("s3://") else {

@@ -7,7 +7,12 @@ use super::{Database, Dialect, Error, Result};
 use crate::args;
 
 /// In order; a released one is never edited, the next one is added below it.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/001.sql"), include_str!("migrations/002-protocol.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/001.sql"),
+    include_str!("migrations/people.sql"),
+    include_str!("migrations/speed.sql"),
+    include_str!("migrations/protocol.sql"),
+];
 
 /// Held while migrating, so that two replicas that start together do not do it twice. Any number will do.
 const POSTGRES_LOCK: i64 = 0x766f_6c6c_6579;
@@ -50,6 +55,8 @@ fn words(sql: &str, dialect: Dialect) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sqlx::sqlite::SqliteConnectOptions;
+    use sqlx::{ConnectOptions as _, Connection as _, Executor as _};
 
     #[tokio::test]
     async fn opening_again_changes_nothing_and_a_newer_database_is_refused() {
@@ -68,5 +75,32 @@ mod tests {
         database.close().await;
         let refusal = Database::open(&path).await.err().unwrap();
         assert!(matches!(refusal, Error::Newer { found: 999, .. }), "{refusal}");
+    }
+
+    /// A database that an earlier program left behind.
+    async fn left_behind(path: &str, sql: &'static str) {
+        let options = SqliteConnectOptions::new().filename(path).create_if_missing(true).foreign_keys(false);
+        let mut connection = options.connect().await.unwrap();
+        connection.execute(sqlx::raw_sql(sql)).await.unwrap();
+        connection.close().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_database_of_the_first_version_is_brought_forward_with_all_that_is_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("volley.db").display().to_string();
+        left_behind(&path, include_str!("fixtures/version-1.sql")).await;
+        let database = Database::open(&path).await.unwrap();
+        let run = crate::run::store::by_name(&database, 1, "r").await.unwrap().unwrap();
+        assert_eq!((run.path().as_str(), run.tag_list()), ("alice/p/r", vec!["a".to_owned()]));
+        // Its history was kept before segments knew which keys their lines have.
+        let spec = r#"{"keys": ["_step", "loss"], "samples": 2}"#;
+        let rows = crate::run::chart::rows(&database, run.id, serde_json::from_str(spec).unwrap()).await.unwrap();
+        assert_eq!(serde_json::json!(rows), serde_json::json!([{"_step": 0, "loss": 3}, {"_step": 2, "loss": 1}]));
+        let queue = crate::queue::store::by_id(&database, 1).await.unwrap().unwrap();
+        let mut write = database.write().await.unwrap();
+        let popped = crate::queue::items::pop(&mut write, &queue, None, jiff::Timestamp::UNIX_EPOCH).await.unwrap();
+        write.commit().await.unwrap();
+        assert_eq!(popped.map(|popped| (popped.id, popped.lease)), Some((1, 1)));
     }
 }

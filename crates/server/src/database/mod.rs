@@ -1,22 +1,32 @@
 //! The database: SQLite by default, PostgreSQL by URL, one interface over both.
 //!
 //! Nouns write their SQL once, with `$1` for parameters, and only in words that both engines know. Where they differ,
-//! `Dialect` says so. On SQLite one connection writes, so that writers wait in line instead of failing as busy.
+//! `Dialect` says so. On SQLite one connection writes, and `group` makes those who wait for it durable together.
 
+mod group;
+mod memory;
 mod migrate;
 mod value;
 
 pub use value::{Row, Value};
 
+use group::{Door, Turn};
+use memory::{Amount, Recall};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Executor as _, PgPool, Postgres, SqlSafeStr, Sqlite, SqlitePool, Transaction};
+use sqlx::{
+    ConnectOptions as _, Connection as _, Executor as _, PgPool, Postgres, SqlSafeStr, SqlitePool, Transaction,
+};
+use std::fs::File;
 use std::path::Path;
 use std::str::FromStr as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Readers beside the one writer; more than cores, because a reader waits for the disk as well.
 const SQLITE_READERS: u32 = 8;
+/// The log is folded into the file when it has this many pages (of 4 KB); folding syncs the disk twice more.
+const CHECKPOINT_PAGES: &str = "4000";
 /// A replica's share of PostgreSQL's hundred connections, so that several replicas fit.
 const POSTGRES_CONNECTIONS: u32 = 24;
 /// How long a request waits for a connection before it fails, which the client then retries.
@@ -30,8 +40,16 @@ pub enum Error {
         #[source]
         cause: sqlx::Error,
     },
+    #[error("failed to claim the database `{at}`; hint: another server may be using it, stop that one first")]
+    InUse {
+        at: String,
+        #[source]
+        cause: std::io::Error,
+    },
     #[error("the database failed")]
     Query(#[from] sqlx::Error),
+    #[error("the database failed to make a change durable")]
+    Commit(#[source] Arc<sqlx::Error>),
     #[error(
         "the database is of version {found}, this program knows up to {known}; hint: run the newer volley that wrote it"
     )]
@@ -45,6 +63,19 @@ pub enum Error {
 }
 
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// PostgreSQL's codes for a transaction that was undone because of others: a serialization failure and a deadlock.
+const LOST_TO_OTHERS: [&str; 2] = ["40001", "40P01"];
+
+impl Error {
+    /// Whether the same transaction may well succeed when it is tried again: nothing of it was done.
+    pub fn is_lost_to_others(&self) -> bool {
+        let Error::Query(sqlx::Error::Database(cause)) = self else {
+            return false;
+        };
+        cause.code().is_some_and(|code| LOST_TO_OTHERS.contains(&code.as_ref()))
+    }
+}
 
 /// What differs between the two engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,13 +91,13 @@ pub struct Database {
 
 #[derive(Clone)]
 enum Pools {
-    Sqlite { readers: SqlitePool, writer: SqlitePool },
+    Sqlite { readers: SqlitePool, writer: Arc<Door>, claim: Arc<File> },
     Postgres(PgPool),
 }
 
 /// A transaction that is undone unless it is committed.
 pub enum Write {
-    Sqlite(Transaction<'static, Sqlite>),
+    Sqlite(Turn),
     Postgres(Transaction<'static, Postgres>),
 }
 
@@ -91,13 +122,22 @@ macro_rules! bound {
     }};
 }
 
+macro_rules! rows {
+    ($sql:expr, $args:expr, $pool:expr) => {
+        bound!($sql, $args).fetch_all($pool).await?.into_iter().map(Row::from).collect()
+    };
+}
+
 impl Database {
     /// Opens the database that the URL names, and brings its tables up to date.
     ///
     /// `postgres://…` is PostgreSQL; anything else is the path of an SQLite file, which is made if it is missing.
     pub async fn open(url: &str) -> Result<Database> {
-        let is_postgres = url.starts_with("postgres://") || url.starts_with("postgresql://");
-        let opened = if is_postgres { open_postgres(url).await } else { open_sqlite(Path::new(url)).await };
+        let is_postgres = is_postgres(url);
+        let opened = match is_postgres {
+            true => open_postgres(url).await,
+            false => open_sqlite(Path::new(url), claim(Path::new(url))?).await,
+        };
         // A URL may hold a password, so only a path is named.
         let at = if is_postgres { "postgres://…" } else { url };
         let database = Database { pools: opened.map_err(|cause| Error::Open { at: at.to_owned(), cause })? };
@@ -113,34 +153,51 @@ impl Database {
     }
 
     pub async fn all(&self, sql: impl SqlSafeStr, args: Vec<Value>) -> Result<Vec<Row>> {
+        let sql = sql.into_sql_str();
         Ok(match &self.pools {
-            Pools::Sqlite { readers, .. } => {
-                bound!(sql, args).fetch_all(readers).await?.into_iter().map(Row::Sqlite).collect()
+            Pools::Sqlite { readers, writer, .. } => {
+                let memory = &writer.memory;
+                match memory.recall(Amount::All, sql.as_str(), &args) {
+                    Recall::Known(rows) => rows,
+                    Recall::Unknown(ticket) => memory.keep(ticket, rows!(sql, args, readers)),
+                    Recall::Never => rows!(sql, args, readers),
+                }
             }
-            Pools::Postgres(pool) => bound!(sql, args).fetch_all(pool).await?.into_iter().map(Row::Postgres).collect(),
+            Pools::Postgres(pool) => rows!(sql, args, pool),
         })
     }
 
     pub async fn maybe(&self, sql: impl SqlSafeStr, args: Vec<Value>) -> Result<Option<Row>> {
+        let sql = sql.into_sql_str();
         Ok(match &self.pools {
-            Pools::Sqlite { readers, .. } => bound!(sql, args).fetch_optional(readers).await?.map(Row::Sqlite),
-            Pools::Postgres(pool) => bound!(sql, args).fetch_optional(pool).await?.map(Row::Postgres),
+            Pools::Sqlite { readers, writer, .. } => {
+                let memory = &writer.memory;
+                match memory.recall(Amount::One, sql.as_str(), &args) {
+                    Recall::Known(rows) => rows.into_iter().next(),
+                    Recall::Unknown(ticket) => {
+                        let row = bound!(sql, args).fetch_optional(readers).await?.map(Row::from);
+                        memory.keep(ticket, row.into_iter().collect()).into_iter().next()
+                    }
+                    Recall::Never => bound!(sql, args).fetch_optional(readers).await?.map(Row::from),
+                }
+            }
+            Pools::Postgres(pool) => bound!(sql, args).fetch_optional(pool).await?.map(Row::from),
         })
     }
 
     pub async fn write(&self) -> Result<Write> {
         Ok(match &self.pools {
-            // Without IMMEDIATE a transaction that reads first cannot wait for the lock; it fails as busy.
-            Pools::Sqlite { writer, .. } => Write::Sqlite(writer.begin_with("BEGIN IMMEDIATE").await?),
+            Pools::Sqlite { writer, .. } => Write::Sqlite(writer.enter().await?),
             Pools::Postgres(pool) => Write::Postgres(pool.begin().await?),
         })
     }
 
     pub async fn close(&self) {
         match &self.pools {
-            Pools::Sqlite { readers, writer } => {
+            Pools::Sqlite { readers, writer, claim, .. } => {
                 readers.close().await;
                 writer.close().await;
+                let _ = claim.unlock();
             }
             Pools::Postgres(pool) => pool.close().await,
         }
@@ -157,19 +214,27 @@ impl Write {
 
     pub async fn all(&mut self, sql: impl SqlSafeStr, args: Vec<Value>) -> Result<Vec<Row>> {
         Ok(match self {
-            Write::Sqlite(open) => {
-                bound!(sql, args).fetch_all(&mut **open).await?.into_iter().map(Row::Sqlite).collect()
+            Write::Sqlite(turn) => {
+                let sql = sql.into_sql_str();
+                let connection = turn.connection(sql.as_str())?;
+                let rows = bound!(sql, args).fetch_all(connection).await;
+                turn.note(rows)?.into_iter().map(Row::from).collect()
             }
             Write::Postgres(open) => {
-                bound!(sql, args).fetch_all(&mut **open).await?.into_iter().map(Row::Postgres).collect()
+                bound!(sql, args).fetch_all(&mut **open).await?.into_iter().map(Row::from).collect()
             }
         })
     }
 
     pub async fn maybe(&mut self, sql: impl SqlSafeStr, args: Vec<Value>) -> Result<Option<Row>> {
         Ok(match self {
-            Write::Sqlite(open) => bound!(sql, args).fetch_optional(&mut **open).await?.map(Row::Sqlite),
-            Write::Postgres(open) => bound!(sql, args).fetch_optional(&mut **open).await?.map(Row::Postgres),
+            Write::Sqlite(turn) => {
+                let sql = sql.into_sql_str();
+                let connection = turn.connection(sql.as_str())?;
+                let row = bound!(sql, args).fetch_optional(connection).await;
+                turn.note(row)?.map(Row::from)
+            }
+            Write::Postgres(open) => bound!(sql, args).fetch_optional(&mut **open).await?.map(Row::from),
         })
     }
 
@@ -181,7 +246,12 @@ impl Write {
     /// How many rows the statement changed.
     pub async fn run(&mut self, sql: impl SqlSafeStr, args: Vec<Value>) -> Result<u64> {
         Ok(match self {
-            Write::Sqlite(open) => bound!(sql, args).execute(&mut **open).await?.rows_affected(),
+            Write::Sqlite(turn) => {
+                let sql = sql.into_sql_str();
+                let connection = turn.connection(sql.as_str())?;
+                let done = bound!(sql, args).execute(connection).await;
+                turn.note(done)?.rows_affected()
+            }
             Write::Postgres(open) => bound!(sql, args).execute(&mut **open).await?.rows_affected(),
         })
     }
@@ -190,7 +260,10 @@ impl Write {
     pub async fn script(&mut self, sql: String) -> Result<()> {
         let sql = sqlx::AssertSqlSafe(sql);
         match self {
-            Write::Sqlite(open) => open.execute(sqlx::raw_sql(sql)).await.map(drop)?,
+            Write::Sqlite(turn) => {
+                let done = turn.connection("a script")?.execute(sqlx::raw_sql(sql)).await;
+                turn.note(done).map(drop)?;
+            }
             Write::Postgres(open) => open.execute(sqlx::raw_sql(sql)).await.map(drop)?,
         }
         Ok(())
@@ -198,14 +271,38 @@ impl Write {
 
     pub async fn commit(self) -> Result<()> {
         match self {
-            Write::Sqlite(open) => open.commit().await?,
+            Write::Sqlite(turn) => turn.commit().await?,
             Write::Postgres(open) => open.commit().await?,
         }
         Ok(())
     }
 }
 
-async fn open_sqlite(path: &Path) -> std::result::Result<Pools, sqlx::Error> {
+pub fn is_postgres(url: &str) -> bool {
+    url.starts_with("postgres://") || url.starts_with("postgresql://")
+}
+
+/// Copies an SQLite file as of one moment, while others write it.
+pub async fn copy(from: &Path, to: &Path) -> Result<()> {
+    let failed = |cause| Error::Open { at: from.display().to_string(), cause };
+    let options = SqliteConnectOptions::new().filename(from).busy_timeout(ACQUIRE_TIMEOUT);
+    let mut connection = options.connect().await.map_err(failed)?;
+    sqlx::query("VACUUM INTO $1").bind(to.display().to_string()).execute(&mut connection).await?;
+    connection.close().await?;
+    Ok(())
+}
+
+/// Only one server writes a file, because it remembers what it read. Whoever copies the file need not ask.
+fn claim(path: &Path) -> Result<File> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let in_use = |cause| Error::InUse { at: path.display().to_string(), cause };
+    let file = File::options().write(true).create(true).truncate(false).open(name).map_err(in_use)?;
+    file.try_lock().map_err(|error| in_use(error.into()))?;
+    Ok(file)
+}
+
+async fn open_sqlite(path: &Path, claim: File) -> std::result::Result<Pools, sqlx::Error> {
     let options = SqliteConnectOptions::new()
         .filename(path)
         .create_if_missing(true)
@@ -214,17 +311,13 @@ async fn open_sqlite(path: &Path) -> std::result::Result<Pools, sqlx::Error> {
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
         .busy_timeout(ACQUIRE_TIMEOUT);
-    let writer = SqlitePoolOptions::new()
-        .max_connections(1)
-        .acquire_timeout(ACQUIRE_TIMEOUT)
-        .connect_with(options.clone())
-        .await?;
+    let writer = Door::open(&options.clone().pragma("wal_autocheckpoint", CHECKPOINT_PAGES)).await?;
     let readers = SqlitePoolOptions::new()
         .max_connections(SQLITE_READERS)
         .acquire_timeout(ACQUIRE_TIMEOUT)
         .connect_with(options.read_only(true).create_if_missing(false))
         .await?;
-    Ok(Pools::Sqlite { readers, writer })
+    Ok(Pools::Sqlite { readers, writer, claim: Arc::new(claim) })
 }
 
 async fn open_postgres(url: &str) -> std::result::Result<Pools, sqlx::Error> {

@@ -7,8 +7,10 @@ use super::Result;
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Decode, Postgres, Row as _, Sqlite, Type};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Value {
     Int(Option<i64>),
     Real(Option<f64>),
@@ -16,9 +18,49 @@ pub enum Value {
     Bytes(Option<Vec<u8>>),
 }
 
+impl PartialEq for Value {
+    fn eq(&self, other: &Value) -> bool {
+        match (self, other) {
+            (Value::Int(one), Value::Int(other)) => one == other,
+            // To the bit, so that a value equals itself whatever it is.
+            (Value::Real(one), Value::Real(other)) => one.map(f64::to_bits) == other.map(f64::to_bits),
+            (Value::Text(one), Value::Text(other)) => one == other,
+            (Value::Bytes(one), Value::Bytes(other)) => one == other,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Value {}
+
+impl Hash for Value {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Value::Int(value) => value.hash(state),
+            Value::Real(value) => value.map(f64::to_bits).hash(state),
+            Value::Text(value) => value.hash(state),
+            Value::Bytes(value) => value.hash(state),
+        }
+    }
+}
+
+/// Shared, because rows may be remembered.
+#[derive(Clone)]
 pub enum Row {
-    Sqlite(SqliteRow),
-    Postgres(PgRow),
+    Sqlite(Arc<SqliteRow>),
+    Postgres(Arc<PgRow>),
+}
+
+impl From<SqliteRow> for Row {
+    fn from(row: SqliteRow) -> Row {
+        Row::Sqlite(Arc::new(row))
+    }
+}
+
+impl From<PgRow> for Row {
+    fn from(row: PgRow) -> Row {
+        Row::Postgres(Arc::new(row))
+    }
 }
 
 impl Row {

@@ -3,6 +3,7 @@
 //! An event is a row, written in the transaction of what it tells of. Its id rises in the order in which transactions
 //! become visible, so that whoever has seen event N and asks for what follows misses nothing.
 
+pub mod feed;
 pub mod stream;
 
 use crate::args;
@@ -15,7 +16,7 @@ use tokio::sync::watch;
 /// Held from the insertion of an event to its commit, so that ids become visible in order. Any number will do.
 const POSTGRES_LOCK: i64 = 0x6576_656e_7473;
 
-/// Wakes those who follow events, after a commit. What they then read is the table.
+/// Wakes the one who reads events for all, after a commit. What they then read is the table.
 #[derive(Clone)]
 pub struct News(watch::Sender<u64>);
 
@@ -56,7 +57,8 @@ pub async fn record(write: &mut Write, event: Event<'_>, now: Timestamp) -> Resu
 
 /// Notes who did what, for deeds that change what others may do or find.
 pub async fn audit(write: &mut Write, caller: &Caller, deed: &str, subject: &str, now: Timestamp) -> Result<()> {
-    let sql = "INSERT INTO audit (at, user_id, deed, subject, detail) VALUES ($1, $2, $3, $4, '')";
-    write.run(sql, args![now, caller.user.id, deed, subject]).await?;
+    let sql = "INSERT INTO audit (at, user_id, deed, subject, detail, address) VALUES ($1, $2, $3, $4, '', $5)";
+    let address = caller.address.map(|address| address.to_string());
+    write.run(sql, args![now, caller.user.id, deed, subject, address]).await?;
     Ok(())
 }

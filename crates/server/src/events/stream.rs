@@ -1,25 +1,26 @@
 //! `GET /api/v1/events`: server-sent events, resumable by the id of the last one seen.
 
+use super::feed::{self, Batch};
 use crate::Shared;
-use crate::args;
 use crate::database::Result;
 use crate::fault::Fault;
 use crate::http::auth::Known;
-use crate::people::Caller;
+use crate::people::Lasting;
+use axum::body::Body;
 use axum::extract::{Query, State};
-use axum::response::sse::{Event, KeepAlive, Sse};
-use futures::{Stream, stream};
-use http::HeaderMap;
+use axum::response::Response;
+use bytes::{BufMut as _, Bytes, BytesMut};
+use futures::stream;
+use http::{HeaderMap, HeaderValue, header};
 use serde::Deserialize;
-use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
 
-/// As many as are read at once; the rest is read when these are sent.
-const BATCH: i64 = 256;
-/// How often the table is looked at without being woken, for what other replicas wrote.
-const LOOK: Duration = Duration::from_secs(1);
+/// A line without meaning, as often as this, keeps proxies from closing a quiet connection.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 #[derive(Deserialize)]
 pub struct From {
@@ -32,68 +33,193 @@ pub async fn follow(
     Known(caller): Known,
     Query(from): Query<From>,
     headers: HeaderMap,
-) -> std::result::Result<Sse<impl Stream<Item = std::result::Result<Event, Infallible>>>, Fault> {
+) -> std::result::Result<Response, Fault> {
     let resumed = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
+    // Before the table is read, so that nothing falls between the two.
+    let feed = shared.feed.follow();
     let after = match resumed.or(from.after) {
         Some(id) => id,
-        None => latest(&shared).await?,
+        None => feed::latest(&shared.database).await?,
     };
-    let news = shared.news.follow();
-    let reader = Reader { shared, caller, news, after, ready: VecDeque::new() };
-    Ok(Sse::new(stream::unfold(reader, Reader::next)).keep_alive(KeepAlive::default()))
+    let reader = Reader { shared, caller: Lasting::new(caller), feed, after, is_behind: true };
+    let mut response = Response::new(Body::from_stream(stream::unfold(reader, Reader::next)));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    Ok(response)
 }
 
 struct Reader {
     shared: Shared,
-    caller: Caller,
-    news: watch::Receiver<u64>,
+    caller: Lasting,
+    feed: broadcast::Receiver<Arc<Batch>>,
     after: i64,
-    ready: VecDeque<Event>,
+    /// Whether the table has more than was sent.
+    is_behind: bool,
 }
 
 impl Reader {
-    async fn next(mut self) -> Option<(std::result::Result<Event, Infallible>, Reader)> {
+    async fn next(mut self) -> Option<(std::result::Result<Bytes, Infallible>, Reader)> {
         loop {
-            if let Some(event) = self.ready.pop_front() {
-                return Some((Ok(event), self));
-            }
-            self.news.mark_unchanged();
-            let before = self.after;
-            if let Err(error) = self.read().await {
-                tracing::warn!(%error, "failed to read events; the client will come back");
-                return None;
-            }
-            if self.after == before {
-                tokio::select! {
-                    () = self.shared.stop.cancelled() => return None,
-                    _ = tokio::time::timeout(LOOK, self.news.changed()) => (),
+            let bytes = match self.is_behind {
+                true => self.catch_up().await,
+                false => self.listen().await,
+            };
+            match bytes {
+                Ok(None) => return None,
+                Ok(Some(bytes)) if bytes.is_empty() => (),
+                Ok(Some(bytes)) => return Some((Ok(bytes), self)),
+                Err(error) => {
+                    tracing::warn!(%error, "failed to read events; the client will come back");
+                    return None;
                 }
             }
         }
     }
 
-    /// Reads the next events, and keeps those that the caller may see.
-    async fn read(&mut self) -> Result<()> {
-        let sql = "SELECT * FROM events WHERE id > $1 ORDER BY id LIMIT $2";
-        for row in self.shared.database.all(sql, args![self.after, BATCH]).await? {
-            self.after = row.get("id")?;
-            if !self.caller.may_see(row.get("entity_id")?) {
-                continue;
+    async fn catch_up(&mut self) -> Result<Option<Bytes>> {
+        let batch = feed::read(&self.shared.database, self.after).await?;
+        self.is_behind = batch.upto > self.after;
+        self.take(&batch).await
+    }
+
+    /// Nothing when the stream ends.
+    async fn listen(&mut self) -> Result<Option<Bytes>> {
+        let received = tokio::select! {
+            () = self.shared.stop.cancelled() => return Ok(None),
+            received = tokio::time::timeout(KEEP_ALIVE, self.feed.recv()) => received,
+        };
+        match received {
+            Err(_) => Ok(Some(Bytes::from_static(b":\n\n"))),
+            Ok(Ok(batch)) if batch.after <= self.after => self.take(&batch).await,
+            Ok(Ok(_) | Err(RecvError::Lagged(_))) => {
+                self.is_behind = true;
+                Ok(Some(Bytes::new()))
             }
-            let data = serde_json::json!({
-                "at": crate::graphql::scalars::date_text(row.get("at")?),
-                "kind": row.get::<String>("kind")?,
-                "subject": row.get::<String>("subject")?,
-                "body": serde_json::from_str::<serde_json::Value>(&row.get::<String>("body")?).unwrap_or_default(),
-            });
-            let event = Event::default().id(self.after.to_string()).event(row.get::<String>("kind")?);
-            self.ready.push_back(event.data(data.to_string()));
+            Ok(Err(RecvError::Closed)) => Ok(None),
         }
-        Ok(())
+    }
+
+    /// What of a batch is new to this client and may be seen by it; nothing for one who was shut out in the meantime.
+    async fn take(&mut self, batch: &Batch) -> Result<Option<Bytes>> {
+        let Some(caller) = self.caller.now(&self.shared.database).await? else {
+            return Ok(None);
+        };
+        let seen = self.after;
+        self.after = seen.max(batch.upto);
+        let is_wanted = |event: &&feed::Told| event.id > seen && caller.may_see(event.entity);
+        if batch.events.iter().all(|event| is_wanted(&event)) {
+            return Ok(Some(batch.whole.clone()));
+        }
+        let mut bytes = BytesMut::new();
+        batch.events.iter().filter(is_wanted).for_each(|event| bytes.put_slice(&event.frame));
+        Ok(Some(bytes.freeze()))
     }
 }
 
-async fn latest(shared: &Shared) -> Result<i64> {
-    let row = shared.database.maybe("SELECT COALESCE(MAX(id), 0) AS id FROM events", args![]).await?;
-    row.map_or(Ok(0), |row| row.get("id"))
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args;
+    use crate::people::Caller;
+    use crate::people::store::caller_by_key;
+    use crate::{Server, Settings};
+    use futures::StreamExt as _;
+    use jiff::Timestamp;
+
+    const KEY: &str = "0123456789abcdef0123456789abcdef01234567";
+
+    async fn server() -> (tempfile::TempDir, Server, Caller) {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            folder: folder.path().to_owned(),
+            listen: ([127, 0, 0, 1], 0).into(),
+            database: None,
+            blobs: None,
+            public_url: None,
+            first_user: "alice".to_owned(),
+            first_key: Some(KEY.to_owned()),
+            rates: crate::http::limits::Rates::default(),
+        };
+        let server = Server::start(settings).await.unwrap();
+        // An administrator would see everybody's.
+        let mut write = server.shared.database.write().await.unwrap();
+        write.run("UPDATE users SET is_admin = 0", args![]).await.unwrap();
+        write.commit().await.unwrap();
+        let caller = caller_by_key(&server.shared.database, KEY, Timestamp::now()).await.unwrap().unwrap();
+        (folder, server, caller)
+    }
+
+    /// Writes events of the caller's entity, and every third of another one.
+    async fn write_events(shared: &Shared, caller: &Caller, count: usize) {
+        let mut write = shared.database.write().await.unwrap();
+        for number in 0..count {
+            let entity = if number % 3 == 2 { 0 } else { caller.user.entity_id };
+            let sql = "INSERT INTO events (at, entity_id, kind, subject, body) VALUES (0, $1, 'test', 's', '{}')";
+            write.run(sql, args![entity]).await.unwrap();
+        }
+        write.commit().await.unwrap();
+        shared.news.announce();
+    }
+
+    async fn followed(shared: &Shared, caller: &Caller, after: i64) -> axum::body::BodyDataStream {
+        let answer =
+            follow(State(shared.clone()), Known(caller.clone()), Query(From { after: Some(after) }), HeaderMap::new());
+        answer.await.unwrap().into_body().into_data_stream()
+    }
+
+    /// The ids of the next events.
+    async fn ids(stream: &mut axum::body::BodyDataStream, count: usize) -> Vec<i64> {
+        let mut ids = Vec::new();
+        while ids.len() < count {
+            let bytes = stream.next().await.unwrap().unwrap();
+            let text = String::from_utf8(bytes.to_vec()).unwrap();
+            ids.extend(text.lines().filter_map(|line| line.strip_prefix("id: ")?.parse::<i64>().ok()));
+        }
+        ids
+    }
+
+    fn visible(events: std::ops::RangeInclusive<i64>) -> Vec<i64> {
+        events.filter(|id| id % 3 != 0).collect()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_thousand_subscribers_get_every_event_once_and_in_order() {
+        let (_folder, server, caller) = server().await;
+        let shared = server.shared.clone();
+        let mut tasks = Vec::new();
+        for _ in 0..1000 {
+            let mut stream = followed(&shared, &caller, 0).await;
+            tasks.push(tokio::spawn(async move { ids(&mut stream, 200).await }));
+        }
+        for _ in 0..10 {
+            write_events(&shared, &caller, 30).await;
+        }
+        for task in tasks {
+            assert_eq!(task.await.unwrap(), visible(1..=300));
+        }
+        server.stop().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_slow_reader_costs_nothing_and_misses_nothing() {
+        let (_folder, server, caller) = server().await;
+        let shared = server.shared.clone();
+        let mut slow = followed(&shared, &caller, 0).await;
+        write_events(&shared, &caller, 3).await;
+        assert_eq!(ids(&mut slow, 2).await, [1, 2]);
+        // More than the ring holds, while somebody quick follows.
+        let mut quick = followed(&shared, &caller, 3).await;
+        for _ in 0..60 {
+            write_events(&shared, &caller, 300).await;
+        }
+        assert_eq!(ids(&mut quick, 12_000).await, visible(4..=18_003));
+        assert_eq!(ids(&mut slow, 12_000).await, visible(4..=18_003));
+        // Both hear what happens next.
+        write_events(&shared, &caller, 3).await;
+        assert_eq!(ids(&mut quick, 2).await, [18_004, 18_005]);
+        assert_eq!(ids(&mut slow, 2).await, [18_004, 18_005]);
+        // And whoever comes back goes on where it broke off.
+        assert_eq!(ids(&mut followed(&shared, &caller, 18_000).await, 4).await, [18_001, 18_002, 18_004, 18_005]);
+        server.stop().await;
+    }
 }

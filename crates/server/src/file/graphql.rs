@@ -51,13 +51,14 @@ impl File {
 }
 
 impl File {
-    fn of_run(shared: &Shared, file: Record) -> File {
+    /// The URL to upload to is a permission to write, so only those who may write get it.
+    fn of_run(shared: &Shared, file: Record, may_write: bool) -> File {
         let key = store::key(file.run_id, file.id);
         let now = Timestamp::now();
         File {
             id: ids::encode("File", file.id),
             direct_url: Some(url(shared, Access::Read, &key, now)),
-            upload_url: Some(url(shared, Access::Write, &key, now)),
+            upload_url: may_write.then(|| url(shared, Access::Write, &key, now)),
             upload_headers: Some(Vec::new()),
             display_name: Some(file.name.clone()),
             name: file.name,
@@ -122,7 +123,8 @@ impl RunFiles {
         let shared = ctx.shared();
         let (rows, has_more) = cut(store::list(&shared.database, self.0.id, &wanted).await?, length);
         let total = store::count(&shared.database, self.0.id).await?;
-        let nodes = rows.into_iter().map(|row| (cursor(row.id), Some(File::of_run(shared, row)))).collect();
+        let may_write = ctx.caller().must(Deed::Log, self.0.entity_id, "").is_ok();
+        let nodes = rows.into_iter().map(|row| (cursor(row.id), Some(File::of_run(shared, row, may_write)))).collect();
         Ok(Some(FileConnection::page(nodes, has_more, i32::try_from(total).ok(), Vec::new())))
     }
 }
@@ -215,7 +217,8 @@ impl FileMutation {
                 Some(number) => store::by_id(&shared.database, number).await?,
                 None => None,
             };
-            let Some((file, entity)) = found else {
+            // What may not be seen is passed over like what is gone.
+            let Some((file, entity)) = found.filter(|(_, entity)| ctx.caller().may_see(*entity)) else {
                 continue;
             };
             ctx.caller().must(Deed::Log, entity, "the file")?;

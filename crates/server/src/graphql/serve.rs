@@ -3,7 +3,7 @@
 //! A resolver's fault decides the HTTP status, because clients retry by status: a permanent failure must be 4xx.
 
 use crate::Shared;
-use crate::fault::Fault;
+use crate::fault::{Fault, TRIES_MAX};
 use crate::graphql::Sender;
 use crate::graphql::root::Schema;
 use crate::people::Caller;
@@ -13,6 +13,9 @@ use async_graphql::{Request, Response, ServerError, Value as ConstValue, Variabl
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
+
+/// W&B's longest document has some twenty kilobytes; what is large is in the variables, which are not parsed as a language.
+const QUERY_MAX: usize = 256 << 10;
 
 #[derive(Deserialize)]
 struct Body {
@@ -37,25 +40,50 @@ pub async fn execute(
 ) -> Result<Answer, Fault> {
     let body: Body = serde_json::from_slice(body)
         .map_err(|error| Fault::bad(format!("the body is not a GraphQL request: {error}")))?;
-    let mut variables = Variables::from_json(body.variables.unwrap_or_default());
-    let document = parse_query(&body.query).ok();
-    let mut request = Request::new(body.query).data(shared.clone()).data(caller).data(sender);
-    // What cannot be parsed is told by the schema, with its place.
-    if let Some(document) = document {
-        fill_in(&document, &mut variables);
-        request.set_parsed_query(document);
+    if body.query.len() > QUERY_MAX {
+        let message = format!("the GraphQL document has more than {QUERY_MAX} bytes; hint: send values as variables");
+        return Err(Fault::new(StatusCode::PAYLOAD_TOO_LARGE, message));
     }
-    request = request.variables(variables);
-    if let Some(name) = body.operation_name.filter(|name| !name.is_empty()) {
-        request = request.operation_name(name);
+    let mut response = attempt(schema, shared, &caller, &sender, &body).await;
+    for _ in 1..TRIES_MAX {
+        if !may_try_again(&response) {
+            break;
+        }
+        response = attempt(schema, shared, &caller, &sender, &body).await;
     }
-    let mut response = schema.execute(request).await;
     let status = status_of(&response);
     for error in &mut response.errors {
         error.message = reworded(&error.message);
     }
     let body = serde_json::to_vec(&response).map_err(Fault::internal)?;
     Ok(Answer { status, body })
+}
+
+/// A request of which nothing was done: its transaction lost against others, and no other field was answered.
+fn may_try_again(response: &Response) -> bool {
+    let is_passing = |error: &ServerError| error.source::<Fault>().is_some_and(Fault::is_passing);
+    let is_nothing_done = match &response.data {
+        ConstValue::Object(fields) => fields.len() <= 1,
+        _ => true,
+    };
+    is_nothing_done && response.errors.len() == 1 && response.errors.iter().all(is_passing)
+}
+
+async fn attempt(schema: &Schema, shared: &Shared, caller: &Caller, sender: &Sender, body: &Body) -> Response {
+    let mut variables = Variables::from_json(body.variables.clone().unwrap_or_default());
+    let document = parse_query(&body.query).ok();
+    let mut request = Request::new(body.query.clone()).data(shared.clone()).data(caller.clone());
+    request = request.data(sender.clone());
+    // What cannot be parsed is told by the schema, with its place.
+    if let Some(document) = document {
+        fill_in(&document, &mut variables);
+        request.set_parsed_query(document);
+    }
+    request = request.variables(variables);
+    if let Some(name) = body.operation_name.as_deref().filter(|name| !name.is_empty()) {
+        request = request.operation_name(name);
+    }
+    schema.execute(request).await
 }
 
 /// Gives variables that were not sent, or sent as null, the default that the document declares.

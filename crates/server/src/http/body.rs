@@ -1,11 +1,29 @@
-//! Bodies of requests, unpacked if they were sent compressed.
+//! Bodies of requests: unpacked if they were sent compressed, and read with errors in our own words.
 
 use super::BODY_MAX;
 use crate::fault::Fault;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
 use http::{HeaderMap, StatusCode, header};
+use serde::de::DeserializeOwned;
 use std::io::Read as _;
+
+/// A JSON body; an empty one has no fields.
+pub struct Sent<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Sent<T> {
+    type Rejection = Fault;
+
+    async fn from_request(request: Request, state: &S) -> Result<Sent<T>, Fault> {
+        let refused = |refusal: BytesRejection| Fault::new(refusal.status(), refusal.body_text());
+        let bytes = Bytes::from_request(request, state).await.map_err(refused)?;
+        let bytes = if bytes.is_empty() { Bytes::from_static(b"{}") } else { bytes };
+        let read = serde_json::from_slice(&bytes);
+        read.map(Sent).map_err(|error| Fault::bad(format!("the body is not what is taken here: {error}")))
+    }
+}
 
 pub fn plain(headers: &HeaderMap, body: Bytes) -> Result<Bytes, Fault> {
     let encoding = headers.get(header::CONTENT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or("identity");

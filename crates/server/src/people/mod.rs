@@ -1,12 +1,21 @@
 //! People: users and service accounts, their entities and roles, and the keys by which they are known.
 
+pub mod audit;
 pub mod graphql;
+pub mod keyring;
 pub mod keys;
+pub mod password;
 pub mod rest;
+pub mod sessions;
 pub mod store;
+pub mod teams;
 
+use crate::database::{self, Database};
 use crate::fault::{Fault, Result};
+use jiff::Timestamp;
 use std::fmt::Display;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
 use volley_plan::people::{Asker, Decision, Deed, EntityId, Thing, decide};
 
 #[derive(Clone, Debug)]
@@ -30,11 +39,47 @@ pub struct Entity {
     pub is_team: bool,
 }
 
-/// Somebody whose key was recognised. Whatever a request does, it asks here first.
+/// By what somebody was recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Way {
+    Key(i64),
+    Session(i64),
+}
+
+/// Somebody who was recognised. Whatever a request does, it asks here first.
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub user: User,
     pub asker: Asker,
+    pub way: Way,
+    /// From where.
+    pub address: Option<IpAddr>,
+}
+
+/// How old the answer to who may see what may be, for streams that go on for hours.
+const RECHECK: Duration = Duration::from_secs(5);
+
+/// A caller who is looked at again from time to time, so that one who was shut out does not go on listening.
+pub struct Lasting {
+    caller: Caller,
+    checked: Instant,
+}
+
+impl Lasting {
+    pub fn new(caller: Caller) -> Lasting {
+        Lasting { caller, checked: Instant::now() }
+    }
+
+    /// The caller as it is now, or was a moment ago; nothing if it may no longer come in.
+    pub async fn now(&mut self, database: &Database) -> database::Result<Option<&Caller>> {
+        if self.checked.elapsed() > RECHECK {
+            let Some(again) = store::caller_again(database, &self.caller, Timestamp::now()).await? else {
+                return Ok(None);
+            };
+            *self = Lasting::new(again);
+        }
+        Ok(Some(&self.caller))
+    }
 }
 
 impl Caller {

@@ -1,31 +1,63 @@
-//! `/api/v1`: users, teams, members and keys. W&B's schema has no words for most of this.
+//! `/api/v1/users`: W&B's schema has no words for most of this.
 
-use super::store::{self, NewUser};
-use super::{Entity, User, keys};
+use super::store::{self, Edit, NewKey, NewUser};
+use super::{Caller, User, keys};
 use crate::Shared;
 use crate::events::audit;
 use crate::fault::{Fault, Result};
+use crate::graphql::scalars::date_text;
 use crate::http::auth::Known;
-use crate::people::Caller;
+use crate::http::body::Sent;
+use axum::Json;
 use axum::extract::{Path, State};
-use axum::routing::{delete, get, post, put};
-use axum::{Json, Router};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use volley_plan::people::{Deed, Role};
+use volley_plan::people::Deed;
+use volley_plan::people::quota::Quota;
 
-pub fn router() -> Router<Shared> {
-    Router::new()
-        .route("/api/v1/users", post(create_user))
-        .route("/api/v1/teams", post(create_team))
-        .route("/api/v1/teams/{team}/members/{user}", put(set_member).delete(remove_member))
-        .route("/api/v1/keys", get(list_keys).post(create_key))
-        .route("/api/v1/keys/{id}", delete(revoke_key))
+/// A server of more people than this needs a directory, not a list.
+pub const LIST_MAX: usize = 10_000;
+
+fn told(user: &User) -> Value {
+    json!({
+        "username": user.username,
+        "email": user.email,
+        "admin": user.is_admin,
+        "service": user.is_service,
+        "deleted": user.deleted_at.map(date_text),
+    })
+}
+
+/// A list of people is not for strangers: whoever does not administer the server finds himself in it.
+pub async fn list(State(shared): State<Shared>, Known(caller): Known) -> Result<Json<Value>> {
+    if !caller.asker.is_admin {
+        return Ok(Json(json!([told(&caller.user)])));
+    }
+    let users = store::users(&shared.database, LIST_MAX).await?;
+    Ok(Json(users.iter().map(told).collect()))
+}
+
+pub async fn show(
+    State(shared): State<Shared>,
+    Known(caller): Known,
+    Path(username): Path<String>,
+) -> Result<Json<Value>> {
+    let user = expect_user(&shared, &caller, &username).await?;
+    let Quota { jobs, gpus } = store::quota_of(&shared.database, user.entity_id).await?;
+    let mut value = told(&user);
+    value["quota"] = json!({ "jobs": jobs, "gpus": gpus });
+    let mut teams = serde_json::Map::new();
+    for entity in store::entities_of(&shared.database, &user).await?.into_iter().filter(|entity| entity.is_team) {
+        let role = store::role_in(&shared.database, entity.id, user.id).await?;
+        teams.insert(entity.name, role.map(|role| role.name()).into());
+    }
+    value["teams"] = Value::Object(teams);
+    Ok(Json(value))
 }
 
 #[derive(Deserialize)]
-struct UserWanted {
+pub struct UserWanted {
     username: String,
     email: Option<String>,
     #[serde(default)]
@@ -35,10 +67,10 @@ struct UserWanted {
 }
 
 /// The new user's key is in the answer, and nowhere else.
-async fn create_user(
+pub async fn create(
     State(shared): State<Shared>,
     Known(caller): Known,
-    Json(wanted): Json<UserWanted>,
+    Sent(wanted): Sent<UserWanted>,
 ) -> Result<Json<Value>> {
     caller.must(Deed::Administer, caller.user.entity_id, "users")?;
     check_free(&shared, &wanted.username).await?;
@@ -52,128 +84,107 @@ async fn create_user(
         is_service: wanted.service,
     };
     let user = store::create_user(&mut write, &new, now).await?;
-    store::add_key(&mut write, user, "first", &key, now).await?;
+    store::add_key(&mut write, &NewKey { user, name: "first", key: &key, expires_at: None }, now).await?;
     audit(&mut write, &caller, "user.create", &wanted.username, now).await?;
     write.commit().await?;
     Ok(Json(json!({ "username": wanted.username, "key": key })))
 }
 
 #[derive(Deserialize)]
-struct TeamWanted {
-    name: String,
+pub struct UserEdit {
+    email: Option<String>,
+    admin: Option<bool>,
 }
 
-/// Whoever makes a team is its first admin.
-async fn create_team(
+pub async fn edit(
     State(shared): State<Shared>,
     Known(caller): Known,
-    Json(wanted): Json<TeamWanted>,
+    Path(username): Path<String>,
+    Sent(wanted): Sent<UserEdit>,
 ) -> Result<Json<Value>> {
-    caller.must(Deed::Administer, caller.user.entity_id, "teams")?;
-    check_free(&shared, &wanted.name).await?;
-    let now = Timestamp::now();
+    let user = expect_user(&shared, &caller, &username).await?;
     let mut write = shared.database.write().await?;
-    let team = store::create_entity(&mut write, &wanted.name, true, now).await?;
-    store::set_role(&mut write, team, caller.user.id, Role::Admin).await?;
-    audit(&mut write, &caller, "team.create", &wanted.name, now).await?;
-    write.commit().await?;
-    Ok(Json(json!({ "name": wanted.name })))
-}
-
-#[derive(Deserialize)]
-struct RoleWanted {
-    role: String,
-}
-
-async fn set_member(
-    State(shared): State<Shared>,
-    Known(caller): Known,
-    Path((team, user)): Path<(String, String)>,
-    Json(wanted): Json<RoleWanted>,
-) -> Result<Json<Value>> {
-    let (team, user) = expect_member(&shared, &caller, &team, &user).await?;
-    let role = Role::named(&wanted.role);
-    let role =
-        role.ok_or_else(|| Fault::bad(format!("`{}` is no role; hint: viewer, member or admin", wanted.role)))?;
-    let mut write = shared.database.write().await?;
-    store::set_role(&mut write, team.id, user.id, role).await?;
-    audit(
-        &mut write,
-        &caller,
-        "member.set",
-        &format!("{}/{} {}", team.name, user.username, role.name()),
-        Timestamp::now(),
-    )
-    .await?;
-    write.commit().await?;
-    Ok(Json(json!({ "team": team.name, "user": user.username, "role": role.name() })))
-}
-
-async fn remove_member(
-    State(shared): State<Shared>,
-    Known(caller): Known,
-    Path((team, user)): Path<(String, String)>,
-) -> Result<Json<Value>> {
-    let (team, user) = expect_member(&shared, &caller, &team, &user).await?;
-    let mut write = shared.database.write().await?;
-    store::remove_role(&mut write, team.id, user.id).await?;
-    audit(&mut write, &caller, "member.remove", &format!("{}/{}", team.name, user.username), Timestamp::now()).await?;
-    write.commit().await?;
-    Ok(Json(json!({ "team": team.name, "user": user.username })))
-}
-
-async fn expect_member(shared: &Shared, caller: &Caller, team: &str, user: &str) -> Result<(Entity, User)> {
-    let missing = || Fault::missing(format!("team `{team}`"));
-    let entity =
-        store::entity_by_name(&shared.database, team).await?.filter(|entity| entity.is_team).ok_or_else(missing)?;
-    caller.must(Deed::ManagePeople, entity.id, format!("team `{team}`"))?;
-    let user =
-        store::user_by_name(&shared.database, user).await?.ok_or_else(|| Fault::missing(format!("user `{user}`")))?;
-    Ok((entity, user))
-}
-
-async fn list_keys(State(shared): State<Shared>, Known(caller): Known) -> Result<Json<Value>> {
-    let keys = store::keys_of(&shared.database, caller.user.id).await?;
-    let told = |key: store::Key| json!({ "id": key.id, "name": key.name, "begins": key.hint });
-    Ok(Json(Value::from_iter(keys.into_iter().map(told))))
-}
-
-#[derive(Deserialize)]
-struct KeyWanted {
-    name: String,
-}
-
-/// A further key of the caller's own, shown this once.
-async fn create_key(
-    State(shared): State<Shared>,
-    Known(caller): Known,
-    Json(wanted): Json<KeyWanted>,
-) -> Result<Json<Value>> {
-    let now = Timestamp::now();
-    let key = keys::new_key();
-    let mut write = shared.database.write().await?;
-    let id = store::add_key(&mut write, caller.user.id, &wanted.name, &key, now).await?;
-    audit(&mut write, &caller, "key.create", &wanted.name, now).await?;
-    write.commit().await?;
-    Ok(Json(json!({ "id": id, "name": wanted.name, "key": key })))
-}
-
-async fn revoke_key(State(shared): State<Shared>, Known(caller): Known, Path(id): Path<i64>) -> Result<Json<Value>> {
-    let now = Timestamp::now();
-    let mut write = shared.database.write().await?;
-    if !store::revoke_key(&mut write, caller.user.id, id, now).await? {
-        return Err(Fault::missing("the key"));
+    if let Some(admin) = wanted.admin {
+        caller.must(Deed::Administer, caller.user.entity_id, "who administers the server")?;
+        if !admin {
+            check_not_last(&mut write, &user).await?;
+        }
     }
-    audit(&mut write, &caller, "key.revoke", &id.to_string(), now).await?;
+    let edit = Edit { email: wanted.email.as_deref(), is_admin: wanted.admin, password: None };
+    store::edit_user(&mut write, user.id, &edit).await?;
+    audit(&mut write, &caller, "user.edit", &user.username, Timestamp::now()).await?;
     write.commit().await?;
-    Ok(Json(json!({ "id": id })))
+    Ok(Json(json!({ "username": user.username })))
+}
+
+pub async fn delete(
+    State(shared): State<Shared>,
+    Known(caller): Known,
+    Path(username): Path<String>,
+) -> Result<Json<Value>> {
+    caller.must(Deed::Administer, caller.user.entity_id, "users")?;
+    let user = expect_user(&shared, &caller, &username).await?;
+    let now = Timestamp::now();
+    let mut write = shared.database.write().await?;
+    check_not_last(&mut write, &user).await?;
+    store::delete_user(&mut write, user.id, now).await?;
+    audit(&mut write, &caller, "user.delete", &user.username, now).await?;
+    write.commit().await?;
+    Ok(Json(json!({ "username": user.username })))
+}
+
+#[derive(Deserialize)]
+pub struct QuotaWanted {
+    jobs: Option<i64>,
+    gpus: Option<i64>,
+}
+
+impl QuotaWanted {
+    pub fn read(&self) -> Result<Quota> {
+        match [self.jobs, self.gpus].into_iter().flatten().any(|most| most < 0) {
+            true => Err(Fault::bad("a quota is 0 or more; hint: leave it out for none")),
+            false => Ok(Quota { jobs: self.jobs, gpus: self.gpus }),
+        }
+    }
+}
+
+/// Replaces the quota as a whole: a number that is left out is no limit.
+pub async fn set_quota(
+    State(shared): State<Shared>,
+    Known(caller): Known,
+    Path(username): Path<String>,
+    Sent(wanted): Sent<QuotaWanted>,
+) -> Result<Json<Value>> {
+    caller.must(Deed::Administer, caller.user.entity_id, "quotas")?;
+    let user = expect_user(&shared, &caller, &username).await?;
+    let quota = wanted.read()?;
+    let mut write = shared.database.write().await?;
+    store::set_quota(&mut write, user.entity_id, quota).await?;
+    audit(&mut write, &caller, "quota.set", &user.username, Timestamp::now()).await?;
+    write.commit().await?;
+    Ok(Json(json!({ "username": user.username, "quota": { "jobs": quota.jobs, "gpus": quota.gpus } })))
+}
+
+/// The user, for itself and for who administers the server; for others it does not exist.
+pub async fn expect_user(shared: &Shared, caller: &Caller, username: &str) -> Result<User> {
+    let is_open = caller.user.username == username || caller.asker.is_admin;
+    let user = store::user_by_name(&shared.database, username).await?.filter(|user| user.deleted_at.is_none());
+    user.filter(|_| is_open).ok_or_else(|| Fault::missing(format!("user `{username}`")))
+}
+
+async fn check_not_last(write: &mut crate::database::Write, user: &User) -> Result<()> {
+    if user.is_admin && store::other_admins(write, user.id).await? == 0 {
+        return Err(Fault::conflict("nobody else administers the server; hint: make somebody else an admin first"));
+    }
+    Ok(())
 }
 
 /// Users and teams share their names: both name an entity, which is a part of URLs and ids.
-async fn check_free(shared: &Shared, name: &str) -> Result<()> {
+pub async fn check_free(shared: &Shared, name: &str) -> Result<()> {
     let is_name =
         (1..=64).contains(&name.len()) && name.bytes().all(|c| c.is_ascii_alphanumeric() || b"-_.".contains(&c));
-    if !is_name {
+    // `.` and `..` would lead elsewhere in a path.
+    if !is_name || name.bytes().all(|c| c == b'.') {
         return Err(Fault::bad(format!("`{name}` cannot be a name; hint: 1 to 64 letters, digits, `-`, `_` and `.`")));
     }
     match store::entity_by_name(&shared.database, name).await? {

@@ -1,10 +1,11 @@
 //! People in the database.
 
-use super::{Caller, Entity, User, keys};
+use super::{Caller, Entity, User, Way, keys};
 use crate::args;
 use crate::database::{Database, Result, Row, Write};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
+use volley_plan::people::quota::Quota;
 use volley_plan::people::{Asker, EntityId, Role, UserId};
 
 const USERS: &str = "SELECT u.*, e.name AS entity FROM users u JOIN entities e ON e.id = u.entity_id";
@@ -18,23 +19,70 @@ pub struct NewUser<'a> {
     pub is_service: bool,
 }
 
-/// Whom a key belongs to, unless it was revoked or its owner deleted.
+/// Whom a key belongs to, unless it was revoked, has run out, or its owner was deleted.
 pub async fn caller_by_key(database: &Database, key: &str, now: Timestamp) -> Result<Option<Caller>> {
-    let sql = "SELECT u.*, e.name AS entity, k.id AS key_id, k.used_at FROM api_keys k JOIN users u ON u.id = k.user_id \
-         JOIN entities e ON e.id = u.entity_id \
+    let sql = "SELECT u.*, e.name AS entity, k.id AS way_id, k.used_at, k.expires_at AS key_expires_at FROM api_keys k \
+         JOIN users u ON u.id = k.user_id JOIN entities e ON e.id = u.entity_id \
          WHERE k.digest = $1 AND k.revoked_at IS NULL AND u.deleted_at IS NULL";
+    // The time is looked at here: a statement that names it is never the same, and could not be remembered.
     let Some(row) = database.maybe(sql, args![keys::digest(key)]).await? else {
         return Ok(None);
     };
+    if row.get::<Option<i64>>("key_expires_at")?.is_some_and(|at| at <= now.as_microsecond()) {
+        return Ok(None);
+    }
     let used_at: Option<i64> = row.get("used_at")?;
     if used_at.is_none_or(|at| at + USED_AT_GRAIN_US < now.as_microsecond()) {
         let mut write = database.write().await?;
-        write.run("UPDATE api_keys SET used_at = $1 WHERE id = $2", args![now, row.get::<i64>("key_id")?]).await?;
+        write.run("UPDATE api_keys SET used_at = $1 WHERE id = $2", args![now, row.get::<i64>("way_id")?]).await?;
         write.commit().await?;
     }
-    let user = user(&row)?;
+    caller(database, &row, Way::Key(row.get("way_id")?)).await.map(Some)
+}
+
+/// Whom a session belongs to; using it keeps it alive.
+pub async fn caller_by_session(database: &Database, token: &str, now: Timestamp) -> Result<Option<Caller>> {
+    let sql = "SELECT u.*, e.name AS entity, s.id AS way_id, s.used_at FROM sessions s JOIN users u ON u.id = s.user_id \
+         JOIN entities e ON e.id = u.entity_id WHERE s.digest = $1 AND s.expires_at > $2 AND s.used_at > $3 \
+         AND u.deleted_at IS NULL";
+    let args = args![keys::digest(token), now, now - super::sessions::IDLE_MAX];
+    let Some(row) = database.maybe(sql, args).await? else {
+        return Ok(None);
+    };
+    if row.get::<i64>("used_at")? + USED_AT_GRAIN_US < now.as_microsecond() {
+        let mut write = database.write().await?;
+        write.run("UPDATE sessions SET used_at = $1 WHERE id = $2", args![now, row.get::<i64>("way_id")?]).await?;
+        write.commit().await?;
+    }
+    caller(database, &row, Way::Session(row.get("way_id")?)).await.map(Some)
+}
+
+/// The same caller as it is now, for what goes on for long; nothing if it may no longer come in.
+pub async fn caller_again(database: &Database, before: &Caller, now: Timestamp) -> Result<Option<Caller>> {
+    let (sql, id) = match before.way {
+        Way::Key(id) => (
+            "SELECT u.*, e.name AS entity FROM api_keys k JOIN users u ON u.id = k.user_id JOIN entities e \
+             ON e.id = u.entity_id WHERE k.id = $1 AND k.revoked_at IS NULL AND u.deleted_at IS NULL \
+             AND (k.expires_at IS NULL OR k.expires_at > $2)",
+            id,
+        ),
+        Way::Session(id) => (
+            "SELECT u.*, e.name AS entity FROM sessions s JOIN users u ON u.id = s.user_id JOIN entities e \
+             ON e.id = u.entity_id WHERE s.id = $1 AND s.expires_at > $2 AND u.deleted_at IS NULL",
+            id,
+        ),
+    };
+    let Some(row) = database.maybe(sql, args![id, now]).await? else {
+        return Ok(None);
+    };
+    let again = caller(database, &row, before.way).await?;
+    Ok(Some(Caller { address: before.address, ..again }))
+}
+
+async fn caller(database: &Database, row: &Row, way: Way) -> Result<Caller> {
+    let user = user(row)?;
     let asker = Asker { user: UserId(user.id), is_admin: user.is_admin, roles: roles_of(database, user.id).await? };
-    Ok(Some(Caller { user, asker }))
+    Ok(Caller { user, asker, way, address: None })
 }
 
 async fn roles_of(database: &Database, user: i64) -> Result<BTreeMap<EntityId, Role>> {
@@ -83,12 +131,97 @@ pub struct Key {
     pub id: i64,
     pub name: String,
     pub hint: String,
+    pub created_at: i64,
+    pub used_at: Option<i64>,
+    pub expires_at: Option<i64>,
 }
 
 pub async fn keys_of(database: &Database, user: i64) -> Result<Vec<Key>> {
-    let sql = "SELECT id, name, hint FROM api_keys WHERE user_id = $1 AND revoked_at IS NULL ORDER BY id";
-    let rows = database.all(sql, args![user]).await?;
-    rows.iter().map(|row| Ok(Key { id: row.get("id")?, name: row.get("name")?, hint: row.get("hint")? })).collect()
+    let sql = "SELECT * FROM api_keys WHERE user_id = $1 AND revoked_at IS NULL ORDER BY id";
+    let key = |row: &Row| {
+        Ok(Key {
+            id: row.get("id")?,
+            name: row.get("name")?,
+            hint: row.get("hint")?,
+            created_at: row.get("created_at")?,
+            used_at: row.get("used_at")?,
+            expires_at: row.get("expires_at")?,
+        })
+    };
+    database.all(sql, args![user]).await?.iter().map(key).collect()
+}
+
+/// All users, those that were deleted last.
+pub async fn users(database: &Database, limit: usize) -> Result<Vec<User>> {
+    let sql = sqlx::AssertSqlSafe(format!("{USERS} ORDER BY u.deleted_at IS NOT NULL, u.username LIMIT $1"));
+    database.all(sql, args![limit]).await?.iter().map(user).collect()
+}
+
+pub async fn teams(database: &Database, limit: usize) -> Result<Vec<Entity>> {
+    let sql = "SELECT * FROM entities WHERE is_team = 1 ORDER BY name LIMIT $1";
+    database.all(sql, args![limit]).await?.iter().map(entity).collect()
+}
+
+/// The names of an entity's people, with their roles.
+pub async fn members(database: &Database, entity: i64) -> Result<Vec<(String, String)>> {
+    let sql = "SELECT u.username, m.role FROM members m JOIN users u ON u.id = m.user_id \
+               WHERE m.entity_id = $1 AND u.deleted_at IS NULL ORDER BY u.username";
+    let rows = database.all(sql, args![entity]).await?;
+    rows.iter().map(|row| Ok((row.get("username")?, row.get("role")?))).collect()
+}
+
+pub async fn role_in(database: &Database, entity: i64, user: i64) -> Result<Option<Role>> {
+    let sql = "SELECT role FROM members WHERE entity_id = $1 AND user_id = $2";
+    let row = database.maybe(sql, args![entity, user]).await?;
+    Ok(row.map(|row| row.get::<String>("role")).transpose()?.as_deref().and_then(Role::named))
+}
+
+pub async fn quota_of(database: &Database, entity: i64) -> Result<Quota> {
+    let row = database.maybe("SELECT jobs, gpus FROM quotas WHERE entity_id = $1", args![entity]).await?;
+    row.map_or(Ok(Quota::default()), |row| Ok(Quota { jobs: row.get("jobs")?, gpus: row.get("gpus")? }))
+}
+
+/// What waited because of a quota is told anew when an agent next asks.
+pub async fn set_quota(write: &mut Write, entity: i64, quota: Quota) -> Result<()> {
+    let sql = "INSERT INTO quotas (entity_id, jobs, gpus) VALUES ($1, $2, $3) \
+               ON CONFLICT (entity_id) DO UPDATE SET jobs = excluded.jobs, gpus = excluded.gpus";
+    write.run(sql, args![entity, quota.jobs, quota.gpus]).await?;
+    write.run("DELETE FROM quotas WHERE jobs IS NULL AND gpus IS NULL", args![]).await?;
+    write.run("UPDATE items SET waiting = NULL WHERE waiting IS NOT NULL", args![]).await?;
+    Ok(())
+}
+
+/// What may be changed of a user; what is left out stays.
+#[derive(Default)]
+pub struct Edit<'a> {
+    pub email: Option<&'a str>,
+    pub is_admin: Option<bool>,
+    /// A password's hash.
+    pub password: Option<&'a str>,
+}
+
+pub async fn edit_user(write: &mut Write, user: i64, edit: &Edit<'_>) -> Result<()> {
+    let sql = "UPDATE users SET email = COALESCE($2, email), is_admin = COALESCE($3, is_admin), \
+               password = COALESCE($4, password) WHERE id = $1";
+    write.run(sql, args![user, edit.email, edit.is_admin, edit.password]).await?;
+    Ok(())
+}
+
+/// A user goes; what it made stays, and its name is never given to another.
+pub async fn delete_user(write: &mut Write, user: i64, now: Timestamp) -> Result<()> {
+    write.run("UPDATE users SET deleted_at = $2, password = NULL WHERE id = $1", args![user, now]).await?;
+    let sql = "UPDATE api_keys SET revoked_at = $2 WHERE user_id = $1 AND revoked_at IS NULL";
+    write.run(sql, args![user, now]).await?;
+    write.run("DELETE FROM sessions WHERE user_id = $1", args![user]).await?;
+    write.run("DELETE FROM links WHERE user_id = $1", args![user]).await?;
+    write.run("DELETE FROM members WHERE user_id = $1", args![user]).await?;
+    Ok(())
+}
+
+/// How many could still administer the server if this one could not.
+pub async fn other_admins(write: &mut Write, user: i64) -> Result<i64> {
+    let sql = "SELECT COUNT(*) AS n FROM users WHERE is_admin = 1 AND deleted_at IS NULL AND id <> $1";
+    write.one(sql, args![user]).await?.get("n")
 }
 
 pub async fn create_entity(write: &mut Write, name: &str, is_team: bool, now: Timestamp) -> Result<i64> {
@@ -119,9 +252,19 @@ pub async fn remove_role(write: &mut Write, entity: i64, user: i64) -> Result<()
     Ok(())
 }
 
-pub async fn add_key(write: &mut Write, user: i64, name: &str, key: &str, now: Timestamp) -> Result<i64> {
-    let sql = "INSERT INTO api_keys (user_id, name, digest, hint, created_at) VALUES ($1, $2, $3, $4, $5) RETURNING id";
-    write.one(sql, args![user, name, keys::digest(key), keys::hint(key), now]).await?.get("id")
+/// A key as it is asked for.
+pub struct NewKey<'a> {
+    pub user: i64,
+    pub name: &'a str,
+    pub key: &'a str,
+    pub expires_at: Option<Timestamp>,
+}
+
+pub async fn add_key(write: &mut Write, new: &NewKey<'_>, now: Timestamp) -> Result<i64> {
+    let sql = "INSERT INTO api_keys (user_id, name, digest, hint, created_at, expires_at) \
+               VALUES ($1, $2, $3, $4, $5, $6) RETURNING id";
+    let args = args![new.user, new.name, keys::digest(new.key), keys::hint(new.key), now, new.expires_at];
+    write.one(sql, args).await?.get("id")
 }
 
 pub async fn revoke_key(write: &mut Write, user: i64, key: i64, now: Timestamp) -> Result<bool> {

@@ -59,7 +59,8 @@ pub async fn find(shared: &Shared, caller: &Caller, path: Path<'_>) -> Result<Op
     if let Some(found) = store::by_name(&shared.database, entity.id, path.project()).await? {
         return Ok(Some(found));
     }
-    if path.project() != REGISTRY {
+    // Looking at something makes nothing, unless the one who looks could have made it.
+    if path.project() != REGISTRY || caller.must(Deed::Log, entity.id, "").is_err() {
         return Ok(None);
     }
     // Agents refuse to start in an entity that has no registry.

@@ -27,12 +27,6 @@ impl ProjectQueues {
         Ok(queue.filter(|queue| queue.is_open_to(ctx.caller(), Deed::See)).map(RunQueue))
     }
 
-    /// Who takes work in this project, the newest first. Not in W&B's schema.
-    async fn launch_agents(&self, ctx: &Context<'_>, first: Option<i32>) -> Result<Vec<LaunchAgent>> {
-        let agents = agent::store::of_project(&ctx.shared().database, self.0.id, length(first)).await?;
-        Ok(agents.into_iter().map(LaunchAgent::new).collect())
-    }
-
     async fn run_queues(&self, ctx: &Context<'_>) -> Result<Vec<RunQueue>> {
         let queues = store::of_project(&ctx.shared().database, self.0.id).await?;
         Ok(queues.into_iter().filter(|queue| queue.is_open_to(ctx.caller(), Deed::See)).map(RunQueue).collect())
@@ -138,6 +132,12 @@ impl RunQueue {
     async fn statistics(&self, ctx: &Context<'_>, hours: Option<i32>) -> Result<RunQueueStatistics> {
         statistics(&ctx.shared().database, self.0.id, hours.unwrap_or(24 * 7), Timestamp::now()).await
     }
+    /// The agents that said they serve this queue, those heard of last first.
+    async fn launch_agents(&self, ctx: &Context<'_>) -> Result<Vec<LaunchAgent>> {
+        let id = ids::encode("RunQueue", self.0.id);
+        let agents = agent::store::of_queue(&ctx.shared().database, self.0.project_id, &id, PAGE_DEFAULT).await?;
+        Ok(agents.into_iter().map(LaunchAgent::new).collect())
+    }
     async fn run_queue_item(&self, ctx: &Context<'_>, id: ID) -> Result<Option<RunQueueItem>> {
         let Some((number, _)) = ids::decode_lease(&id) else {
             return Ok(None);
@@ -180,6 +180,15 @@ impl RunQueueItem {
     async fn priority(&self) -> Option<i32> {
         i32::try_from(self.0.priority).ok()
     }
+    /// Why it is not handed out although it is its turn: a quota, in one sentence. Not in W&B's schema.
+    async fn waiting_for(&self) -> Option<&str> {
+        let is_pending = self.0.life.shown(Timestamp::now()) == State::Pending;
+        self.0.waiting.as_deref().filter(|_| is_pending)
+    }
+    /// As many GPUs as it asks for. Not in W&B's schema.
+    async fn gpus(&self) -> i32 {
+        i32::try_from(self.0.gpus).unwrap_or(i32::MAX)
+    }
     async fn run_spec(&self) -> Json {
         Json(spec::shown(self.0.spec()))
     }
@@ -197,8 +206,8 @@ impl RunQueueItem {
     async fn attempt(&self) -> i32 {
         i32::try_from(self.0.attempt).unwrap_or(i32::MAX)
     }
-    async fn template_variable_values(&self) -> Json {
-        Json(serde_json::from_str(&self.0.template_values).unwrap_or_default())
+    async fn template_variable_values(&self) -> Option<Json> {
+        serde_json::from_str(&self.0.template_values).ok().map(Json)
     }
     async fn error(&self) -> Option<RunQueueItemError> {
         let Report { message, stage, file_paths } = self.0.error()?;

@@ -17,12 +17,17 @@ pub struct Item {
     pub id: i64,
     pub queue_id: i64,
     pub entity_id: i64,
+    /// Whose members are told of it.
+    pub audience: i64,
+    /// Why it is not handed out although it is its turn.
+    pub waiting: Option<String>,
+    pub gpus: i64,
     pub life: item::Item,
     /// JSON text.
     pub spec: String,
-    pub priority: i64,
-    /// JSON text.
+    /// A JSON object: what the submitter chose, and defaults for the rest.
     pub template_values: String,
+    pub priority: i64,
     pub attempt: i64,
     pub started_at: Option<i64>,
     pub ended_at: Option<i64>,
@@ -43,8 +48,9 @@ pub struct Report {
     pub file_paths: Vec<String>,
 }
 
-const ITEMS: &str =
-    "SELECT i.*, p.entity_id FROM items i JOIN queues q ON q.id = i.queue_id JOIN projects p ON p.id = q.project_id";
+const ITEMS: &str = "SELECT i.*, p.entity_id, CASE q.access WHEN 'USER' THEN u.entity_id ELSE p.entity_id END AS audience, \
+     (SELECT a.username FROM users a WHERE a.id = i.user_id) AS author FROM items i \
+     JOIN queues q ON q.id = i.queue_id JOIN projects p ON p.id = q.project_id JOIN users u ON u.id = q.user_id";
 
 fn items(rest: &str) -> sqlx::AssertSqlSafe<String> {
     sqlx::AssertSqlSafe(format!("{ITEMS} {rest}"))
@@ -64,35 +70,43 @@ pub async fn insert(write: &mut Write, queue: &Queue, resolved: &Resolved, user:
         now
     ];
     let id = write.one(sql, args).await?.get("id")?;
-    tell(write, queue.entity_id, id, State::Pending, now).await?;
+    tell(write, queue.audience(), id, State::Pending, now).await?;
     Ok(id)
 }
 
 /// Whether there is anything to take, without taking the lock that taking needs: agents ask much more often than not in vain.
 pub async fn is_anything_waiting(database: &Database, queue: i64, now: Timestamp) -> Result<bool> {
-    let sql = "SELECT id FROM items WHERE queue_id = $1 AND (state = 'PENDING' OR (state = 'LEASED' AND leased_until <= $2)) LIMIT 1";
+    // Two look-ups, each by its index; joined by OR they would read the queue.
+    let sql = "SELECT id FROM items WHERE queue_id = $1 AND state = 'PENDING' UNION ALL \
+               SELECT id FROM items WHERE queue_id = $1 AND state = 'LEASED' AND leased_until <= $2 LIMIT 1";
     Ok(database.maybe(sql, args![queue, now]).await?.is_some())
 }
 
 /// Hands out the first item that waits: `item::pop` as one statement, so that two agents never get the same.
+///
+/// The first that was never taken and the first whose lease ran out are looked up apart, each by its index, so that a
+/// long queue is not read as a whole.
 pub async fn pop(write: &mut Write, queue: &Queue, agent: Option<i64>, now: Timestamp) -> Result<Option<Popped>> {
-    const FIRST: &str = "SELECT id FROM items WHERE queue_id = $1 AND (state = 'PENDING' OR (state = 'LEASED' AND \
-        leased_until <= $2)) ORDER BY rank, id LIMIT 1";
     // On PostgreSQL an item that another transaction is taking is passed over, instead of waited for.
     let skip = match write.dialect() {
         Dialect::Sqlite => "",
         Dialect::Postgres => "FOR UPDATE SKIP LOCKED",
     };
     let sql = format!(
-        "UPDATE items SET state = 'LEASED', lease = lease + 1, leased_until = $3, agent_id = $4, updated_at = $2 \
-         WHERE id = ({FIRST} {skip}) RETURNING id, lease, spec"
+        "WITH fresh AS MATERIALIZED (SELECT id, rank FROM items WHERE queue_id = $1 AND state = 'PENDING' \
+             ORDER BY rank, id LIMIT 1 {skip}), \
+         lapsed AS MATERIALIZED (SELECT id, rank FROM items WHERE queue_id = $1 AND state = 'LEASED' \
+             AND leased_until <= $2 ORDER BY +rank, +id LIMIT 1 {skip}) \
+         UPDATE items SET state = 'LEASED', lease = lease + 1, leased_until = $3, agent_id = $4, updated_at = $2 \
+         WHERE id = (SELECT id FROM (SELECT id, rank FROM fresh UNION ALL SELECT id, rank FROM lapsed) AS waiting \
+             ORDER BY rank, id LIMIT 1) RETURNING id, lease, spec"
     );
     let row = write.maybe(sqlx::AssertSqlSafe(sql), args![queue.id, now, now + LEASE, agent]).await?;
     let Some(row) = row else {
         return Ok(None);
     };
     let popped = Popped { id: row.get("id")?, lease: row.get("lease")?, spec: row.get("spec")? };
-    tell(write, queue.entity_id, popped.id, State::Leased, now).await?;
+    tell(write, queue.audience(), popped.id, State::Leased, now).await?;
     Ok(Some(popped))
 }
 
@@ -111,6 +125,17 @@ pub async fn page(database: &Database, queue: i64, after: i64, limit: usize) -> 
     database.all(sql, args![queue, after, limit]).await?.iter().map(read).collect()
 }
 
+/// A queue's items with who submitted them: those that wait or run, in their order, or all, newest first.
+pub async fn listed(database: &Database, queue: i64, all: bool, limit: usize) -> Result<Vec<(Item, String)>> {
+    let sql = match all {
+        true => items("WHERE i.queue_id = $1 ORDER BY i.id DESC LIMIT $2"),
+        false => {
+            items("WHERE i.queue_id = $1 AND i.state NOT IN ('FINISHED', 'FAILED') ORDER BY i.rank, i.id LIMIT $2")
+        }
+    };
+    database.all(sql, args![queue, limit]).await?.iter().map(|row| Ok((read(row)?, row.get("author")?))).collect()
+}
+
 /// Reads an item inside a transaction, and keeps others from changing it until the transaction ends.
 pub async fn lock(write: &mut Write, id: i64) -> Result<Option<Item>> {
     write.run("UPDATE items SET updated_at = updated_at WHERE id = $1", args![id]).await?;
@@ -127,7 +152,7 @@ pub async fn settle(write: &mut Write, item: &Item, answer: Answer, now: Timesta
     let sql = "UPDATE items SET state = $2, run_name = $3, updated_at = $4 WHERE id = $1 AND lease = $5";
     write.run(sql, args![item.id, next.state.name(), next.run_name, now, item.life.lease]).await?;
     note_times(write, item.id, next.state, now).await?;
-    tell(write, item.entity_id, item.id, next.state, now).await?;
+    tell(write, item.audience, item.id, next.state, now).await?;
     Ok(true)
 }
 
@@ -194,7 +219,7 @@ pub async fn link_run(write: &mut Write, item: &str, run: &Run, now: Timestamp) 
     write.run(sql, args![id, run.id, &run.name, state.name(), now]).await?;
     if state != item.life.state {
         note_times(write, id, state, now).await?;
-        tell(write, item.entity_id, id, state, now).await?;
+        tell(write, item.audience, id, state, now).await?;
     }
     Ok(())
 }
@@ -208,7 +233,7 @@ pub async fn follow_run(write: &mut Write, run: &Run, state: RunState, now: Time
             let sql = "UPDATE items SET state = $2, updated_at = $3 WHERE id = $1";
             write.run(sql, args![item.id, next.name(), now]).await?;
             note_times(write, item.id, next, now).await?;
-            tell(write, item.entity_id, item.id, next, now).await?;
+            tell(write, item.audience, item.id, next, now).await?;
         }
     }
     Ok(())
@@ -216,8 +241,8 @@ pub async fn follow_run(write: &mut Write, run: &Run, state: RunState, now: Time
 
 /// Acknowledged items without a run, with when their agent was last heard of.
 pub async fn waiting_for_a_run(database: &Database, before: Timestamp, limit: usize) -> Result<Vec<(Item, i64)>> {
-    let sql = "SELECT i.*, p.entity_id, COALESCE(a.heartbeat_at, i.updated_at) AS heard FROM items i \
-               JOIN queues q ON q.id = i.queue_id JOIN projects p ON p.id = q.project_id \
+    let sql = "SELECT i.*, p.entity_id, p.entity_id AS audience, COALESCE(a.heartbeat_at, i.updated_at) AS heard \
+               FROM items i JOIN queues q ON q.id = i.queue_id JOIN projects p ON p.id = q.project_id \
                LEFT JOIN agents a ON a.id = i.agent_id \
                WHERE i.state = 'CLAIMED' AND i.run_id IS NULL AND COALESCE(a.heartbeat_at, i.updated_at) < $1 LIMIT $2";
     database.all(sql, args![before, limit]).await?.iter().map(|row| Ok((read(row)?, row.get("heard")?))).collect()
@@ -249,6 +274,9 @@ fn read(row: &Row) -> Result<Item> {
         id: row.get("id")?,
         queue_id: row.get("queue_id")?,
         entity_id: row.get("entity_id")?,
+        audience: row.get("audience")?,
+        waiting: row.get("waiting")?,
+        gpus: row.get("gpus")?,
         life: item::Item {
             state: State::named(&row.get::<String>("state")?).unwrap_or(State::Failed),
             lease: row.get("lease")?,
@@ -256,8 +284,8 @@ fn read(row: &Row) -> Result<Item> {
             run_name: row.get("run_name")?,
         },
         spec: row.get("spec")?,
-        priority: row.get("priority")?,
         template_values: row.get("template_values")?,
+        priority: row.get("priority")?,
         attempt: row.get("attempt")?,
         started_at: row.get("started_at")?,
         ended_at: row.get("ended_at")?,
@@ -268,3 +296,7 @@ fn read(row: &Row) -> Result<Item> {
         created_at: row.get("created_at")?,
     })
 }
+
+#[cfg(test)]
+#[path = "items_tests.rs"]
+mod tests;

@@ -109,6 +109,14 @@ pub struct RunQueueStatistics {
     wait_seconds: Percentiles,
     /// From when an agent began to the end.
     duration_seconds: Percentiles,
+    /// GPUs that were asked for, times how long the work took, for each who submitted some.
+    gpu_seconds_by_user: Vec<UserGpuSeconds>,
+}
+
+#[derive(SimpleObject)]
+pub struct UserGpuSeconds {
+    username: String,
+    seconds: f64,
 }
 
 #[derive(SimpleObject)]
@@ -144,7 +152,20 @@ pub async fn statistics(database: &Database, queue: i64, hours: i32, now: Timest
         oldest_pending_seconds: oldest.flatten().map(age),
         wait_seconds: percentiles(database, queue, since, ("created_at", "started_at")).await?,
         duration_seconds: percentiles(database, queue, since, ("started_at", "ended_at")).await?,
+        gpu_seconds_by_user: gpu_seconds(database, queue, since, now).await?,
     })
+}
+
+async fn gpu_seconds(database: &Database, queue: i64, since: Timestamp, now: Timestamp) -> Result<Vec<UserGpuSeconds>> {
+    let sql = "SELECT u.username, CAST(SUM(i.gpus * (COALESCE(i.ended_at, $3) - i.started_at)) AS BIGINT) AS used \
+               FROM items i JOIN users u ON u.id = i.user_id WHERE i.queue_id = $1 AND i.created_at >= $2 AND i.gpus > 0 \
+               AND i.started_at IS NOT NULL GROUP BY u.username ORDER BY u.username";
+    let rows = database.all(sql, args![queue, since, now]).await?;
+    let read = |row: &database::Row| -> Result<UserGpuSeconds> {
+        let seconds = row.get::<i64>("used")? as f64 / SECOND;
+        Ok(UserGpuSeconds { username: row.get("username")?, seconds })
+    };
+    rows.iter().map(read).collect()
 }
 
 async fn percentiles(

@@ -7,13 +7,16 @@ mod job;
 pub mod limits;
 pub mod mutation;
 pub mod push;
+pub mod quota;
+pub mod rest;
 pub mod store;
 
 use crate::Shared;
 use crate::fault::{Fault, Result};
 use crate::people::Caller;
 use crate::project::{self, Path};
-use volley_plan::people::{Decision, Deed, EntityId, Thing, UserId};
+use std::collections::BTreeMap;
+use volley_plan::people::{Decision, Deed, EntityId, Role, Thing, UserId};
 use volley_plan::queue::limits::Limits;
 
 #[derive(Clone, Debug)]
@@ -32,6 +35,10 @@ pub struct Queue {
     pub user_id: i64,
     pub maker: String,
     pub limits: Limits,
+    /// The own entity of whoever made it.
+    pub maker_entity: i64,
+    /// Members who have a role of their own for this queue.
+    pub grants: BTreeMap<UserId, Role>,
 }
 
 /// The resource that a queue's work runs on, its config, and the variables in it.
@@ -48,7 +55,21 @@ pub struct Config {
 
 impl Queue {
     pub fn thing(&self) -> Thing {
-        Thing { entity: EntityId(self.entity_id), maker: Some(UserId(self.user_id)), is_private: self.access == "USER" }
+        Thing {
+            entity: EntityId(self.entity_id),
+            maker: Some(UserId(self.user_id)),
+            is_private: self.is_private(),
+            grants: self.grants.clone(),
+        }
+    }
+
+    pub fn is_private(&self) -> bool {
+        self.access == "USER"
+    }
+
+    /// Whose members are told what happens in it: of a private queue, its maker alone.
+    pub fn audience(&self) -> i64 {
+        if self.is_private() { self.maker_entity } else { self.entity_id }
     }
 
     pub fn has_priorities(&self) -> bool {
@@ -73,10 +94,13 @@ pub async fn expect(shared: &Shared, caller: &Caller, deed: Deed, path: Path<'_>
     Ok(queue)
 }
 
+/// The same by an id. One who may not see it must not learn its name either, so what is hidden is told like what is missing.
+
 pub async fn expect_id(shared: &Shared, caller: &Caller, deed: Deed, id: &str) -> Result<Queue> {
     let missing = || Fault::missing("the queue");
     let number = crate::ids::decode("RunQueue", id).ok_or_else(missing)?;
-    let queue = store::by_id(&shared.database, number).await?.ok_or_else(missing)?;
+    let queue = store::by_id(&shared.database, number).await?;
+    let queue = queue.filter(|queue| queue.is_open_to(caller, Deed::See)).ok_or_else(missing)?;
     queue.must(caller, deed)?;
     Ok(queue)
 }

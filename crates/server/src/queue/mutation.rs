@@ -4,7 +4,7 @@ use super::graphql::{RunQueueAccessType, RunQueuePrioritizationMode};
 use super::input::*;
 use super::items::{self, Item, Report};
 use super::push::{Asked as Pushed, push};
-use super::{Config, limits, store};
+use super::{Config, limits, quota, store};
 use crate::Shared;
 use crate::events;
 use crate::fault::{Fault, Result};
@@ -17,7 +17,7 @@ use crate::{agent, ids, queue};
 use async_graphql::{Context, ID, Object};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
-use volley_plan::people::{Deed, EntityId, Thing, UserId};
+use volley_plan::people::{Deed, Thing, UserId};
 use volley_plan::queue::item::{self, State};
 use volley_plan::queue::{spec, template};
 
@@ -115,7 +115,8 @@ impl QueueMutation {
             queue.must(caller, Deed::ManageQueue)?;
             let mut write = shared.database.write().await?;
             store::replace(&mut write, queue.id, config, mode, &links, now).await?;
-            tell(&mut write, caller, &project, "queue.changed", &input.queue_name, now).await?;
+            store::remember(&mut write, queue.id, &new, now).await?;
+            tell(&mut write, caller, &project, ("queue.changed", &queue.name, queue.audience()), now).await?;
             write.commit().await?;
             shared.news.announce();
         }
@@ -134,7 +135,8 @@ impl QueueMutation {
             let project = project.ok_or_else(|| Fault::missing("the project"))?;
             let mut write = shared.database.write().await?;
             store::delete(&mut write, queue.id).await?;
-            tell(&mut write, caller, &project, "queue.deleted", &queue.name, Timestamp::now()).await?;
+            let deleted = ("queue.deleted", queue.name.as_str(), queue.audience());
+            tell(&mut write, caller, &project, deleted, Timestamp::now()).await?;
             write.commit().await?;
             shared.news.announce();
         }
@@ -189,10 +191,14 @@ impl QueueMutation {
         if !limits::is_room_to_run(&mut write, &queue, now).await? {
             return Ok(None);
         }
-        let Some(popped) = items::pop(&mut write, &queue, agent, now).await? else {
-            return Ok(None);
+        let popped = match quota::exist(&mut write).await? {
+            true => quota::pop(&mut write, &queue, agent, now).await?,
+            false => items::pop(&mut write, &queue, agent, now).await?,
         };
         write.commit().await?;
+        let Some(popped) = popped else {
+            return Ok(None);
+        };
         shared.news.announce();
         Ok(Some(PopFromRunQueuePayload {
             run_queue_item_id: ids::encode_lease(popped.id, popped.lease),
@@ -266,7 +272,7 @@ impl QueueMutation {
             return Err(Fault::missing("the item"));
         }
         // Whoever submitted it may take it back.
-        let thing = Thing { entity: EntityId(queue.entity_id), maker: Some(UserId(item.user_id)), is_private: false };
+        let thing = Thing { maker: Some(UserId(item.user_id)), ..queue.thing() };
         if !queue.is_open_to(caller, Deed::ManageQueue) {
             Fault::of(caller.decision(Deed::ManageQueue, &thing), "the item")?;
         }
@@ -274,7 +280,9 @@ impl QueueMutation {
             return Err(Fault::conflict("the item has been started; hint: stop its run"));
         }
         items::delete(&mut write, item.id).await?;
-        events::audit(&mut write, caller, "item.delete", &input.run_queue_item_id, Timestamp::now()).await?;
+        let entity = project::store::by_id(&shared.database, queue.project_id).await?.map(|project| project.entity);
+        let subject = format!("{}/{}/{}", entity.unwrap_or_default(), queue.name, input.run_queue_item_id.as_str());
+        events::audit(&mut write, caller, "item.delete", &subject, Timestamp::now()).await?;
         write.commit().await?;
         Ok(SuccessPayload::yes(input.client_mutation_id))
     }
@@ -285,7 +293,9 @@ async fn create(shared: &Shared, caller: &Caller, project: &Project, new: &store
     let mut write = shared.database.write().await?;
     let id = store::insert(&mut write, new, now).await?;
     if id.is_some() {
-        tell(&mut write, caller, project, "queue.created", new.name, now).await?;
+        let is_private = new.access == RunQueueAccessType::User.name();
+        let audience = if is_private { caller.user.entity_id } else { project.entity_id };
+        tell(&mut write, caller, project, ("queue.created", new.name, audience), now).await?;
         write.commit().await?;
         shared.news.announce();
     }
@@ -296,13 +306,12 @@ async fn tell(
     write: &mut crate::database::Write,
     caller: &Caller,
     project: &Project,
-    kind: &str,
-    queue: &str,
+    (kind, queue, audience): (&str, &str, i64),
     now: Timestamp,
 ) -> Result<()> {
     events::audit(write, caller, kind, &format!("{}/{queue}", project.entity), now).await?;
     let body = serde_json::json!({ "queue": queue, "entity": project.entity });
-    let event = events::Event { entity: project.entity_id, kind, subject: queue, body };
+    let event = events::Event { entity: audience, kind, subject: queue, body };
     Ok(events::record(write, event, now).await?)
 }
 
@@ -350,7 +359,8 @@ async fn expect_item(shared: &Shared, caller: &Caller, id: &str) -> Result<(Item
     let missing = || Fault::missing("the item");
     let (number, lease) = ids::decode_lease(id).ok_or_else(missing)?;
     let item = items::by_id(&shared.database, number).await?.ok_or_else(missing)?;
-    let queue = store::by_id(&shared.database, item.queue_id).await?.ok_or_else(missing)?;
+    let queue = store::by_id(&shared.database, item.queue_id).await?;
+    let queue = queue.filter(|queue| queue.is_open_to(caller, Deed::See)).ok_or_else(missing)?;
     queue.must(caller, Deed::Serve)?;
     Ok((item, lease))
 }

@@ -1,6 +1,6 @@
 //! Putting work into a queue. Both mutations come here, so both refuse the same.
 
-use super::{Queue, items, job, limits, store};
+use super::{Queue, items, job, limits, quota, store};
 use crate::Shared;
 use crate::fault::{Fault, Result};
 use crate::people::Caller;
@@ -41,7 +41,9 @@ pub async fn push(shared: &Shared, caller: &Caller, queue: &Queue, asked: &Asked
             format!("queue `{}` is full; hint: try again when some of what waits has been started", queue.name);
         return Err(Fault::conflict(message));
     }
-    let id = items::insert(&mut write, queue, &resolved, caller.user.id, Timestamp::now()).await?;
+    let now = Timestamp::now();
+    let id = items::insert(&mut write, queue, &resolved, caller.user.id, now).await?;
+    quota::note(&mut write, queue, (id, &resolved.spec), caller.user.id, now).await?;
     write.commit().await?;
     shared.news.announce();
     Ok((id, resolved))

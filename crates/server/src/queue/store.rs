@@ -4,10 +4,12 @@ use super::{Config, Queue};
 use crate::args;
 use crate::database::{Database, Result, Row, Write};
 use jiff::Timestamp;
+use std::collections::BTreeMap;
+use volley_plan::people::{Role, UserId};
 use volley_plan::queue::limits::Limits;
 use volley_plan::queue::spec::PRIORITY_DEFAULT;
 
-const QUEUES: &str = "SELECT q.*, p.entity_id, u.username AS maker FROM queues q JOIN projects p ON p.id = q.project_id \
+const QUEUES: &str = "SELECT q.*, p.entity_id, u.username AS maker, u.entity_id AS maker_entity FROM queues q JOIN projects p ON p.id = q.project_id \
     JOIN users u ON u.id = q.user_id";
 
 fn queues(rest: &str) -> sqlx::AssertSqlSafe<String> {
@@ -27,6 +29,16 @@ pub async fn of_project(database: &Database, project: i64) -> Result<Vec<Queue>>
     database.all(queues("WHERE q.project_id = $1 ORDER BY q.id"), args![project]).await?.iter().map(queue).collect()
 }
 
+/// The queues of an entity, whichever project they are kept in.
+pub async fn of_entity(database: &Database, entity: i64) -> Result<Vec<Queue>> {
+    database
+        .all(queues("WHERE p.entity_id = $1 ORDER BY q.name, q.id"), args![entity])
+        .await?
+        .iter()
+        .map(queue)
+        .collect()
+}
+
 pub struct NewQueue<'a> {
     pub project: i64,
     pub name: &'a str,
@@ -42,7 +54,57 @@ pub async fn insert(write: &mut Write, new: &NewQueue<'_>, now: Timestamp) -> Re
     let sql = "INSERT INTO queues (project_id, name, access, mode, config_id, links, user_id, created_at, updated_at) \
                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8) ON CONFLICT (project_id, name) DO NOTHING RETURNING id";
     let args = args![new.project, new.name, new.access, new.mode, new.config, new.links, new.user, now];
-    write.maybe(sql, args).await?.map(|row| row.get("id")).transpose()
+    let Some(row) = write.maybe(sql, args).await? else {
+        return Ok(None);
+    };
+    let id = row.get("id")?;
+    remember(write, id, new, now).await?;
+    Ok(Some(id))
+}
+
+/// Keeps what a queue is now, so that it can be looked up when it is something else.
+pub async fn remember(write: &mut Write, queue: i64, new: &NewQueue<'_>, now: Timestamp) -> Result<()> {
+    let sql =
+        "INSERT INTO queue_history (queue_id, config_id, mode, links, user_id, at) VALUES ($1, $2, $3, $4, $5, $6)";
+    write.run(sql, args![queue, new.config, new.mode, new.links, new.user, now]).await?;
+    Ok(())
+}
+
+/// What a queue was at a time.
+pub struct Past {
+    pub id: i64,
+    pub config_id: Option<i64>,
+    pub mode: String,
+    pub username: String,
+    pub at: i64,
+}
+
+pub async fn history(database: &Database, queue: i64, limit: usize) -> Result<Vec<Past>> {
+    let sql = "SELECT h.*, u.username FROM queue_history h JOIN users u ON u.id = h.user_id WHERE h.queue_id = $1 \
+               ORDER BY h.id DESC LIMIT $2";
+    let past = |row: &Row| {
+        Ok(Past {
+            id: row.get("id")?,
+            config_id: row.get("config_id")?,
+            mode: row.get("mode")?,
+            username: row.get("username")?,
+            at: row.get("at")?,
+        })
+    };
+    database.all(sql, args![queue, limit]).await?.iter().map(past).collect()
+}
+
+/// Writes who may use a queue.
+pub async fn set_access(write: &mut Write, queue: &Queue) -> Result<()> {
+    let grants: BTreeMap<i64, &str> = queue.grants.iter().map(|(user, role)| (user.0, role.name())).collect();
+    let text = serde_json::to_string(&grants).unwrap_or_default();
+    write.run("UPDATE queues SET access = $2, grants = $3 WHERE id = $1", args![queue.id, &queue.access, text]).await?;
+    Ok(())
+}
+
+fn grants(text: &str) -> BTreeMap<UserId, Role> {
+    let kept: BTreeMap<i64, String> = serde_json::from_str(text).unwrap_or_default();
+    kept.into_iter().filter_map(|(user, role)| Some((UserId(user), Role::named(&role)?))).collect()
 }
 
 /// Replaces what a queue is made of; those who wait in it are put in order by its new mode.
@@ -101,6 +163,8 @@ fn queue(row: &Row) -> Result<Queue> {
         user_id: row.get("user_id")?,
         maker: row.get("maker")?,
         limits: Limits { running_max: row.get("running_max")?, pending_max: row.get("pending_max")? },
+        maker_entity: row.get("maker_entity")?,
+        grants: grants(&row.get::<String>("grants")?),
     })
 }
 

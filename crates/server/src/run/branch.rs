@@ -53,7 +53,7 @@ pub async fn fork_of(shared: &Shared, project: i64, name: &str, config: Option<&
 
 pub async fn graft(write: &mut Write, run: i64, fork: Fork) -> Result<()> {
     note(write, run, &fork.trunk).await?;
-    lines::write(write, (run, Stream::History), 0, 0, fork.lines).await?;
+    lines::write(write, (run, Stream::History), 0, 0, &fork.lines).await?;
     Ok(())
 }
 

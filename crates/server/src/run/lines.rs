@@ -4,8 +4,8 @@ use crate::args;
 use crate::database::{Database, Result, Row, Write};
 use crate::fault::Fault;
 use std::ops::Range;
-use volley_plan::run::history;
-use volley_plan::run::lines::{self as plan, Segment};
+use volley_plan::run::lines::{self as plan, Outline, Segment};
+use volley_plan::run::presence::Presence;
 
 /// Little more than a copy costs; lines of one run are alike, so even this shrinks them several times.
 const COMPRESSION: i32 = 1;
@@ -35,25 +35,50 @@ pub async fn write(
     (run, stream): (i64, Stream),
     total: i64,
     offset: u64,
-    lines: Vec<String>,
+    lines: &[String],
 ) -> std::result::Result<i64, Fault> {
-    let total = u64::try_from(total).unwrap_or(0);
-    let (first, end) = plan::touched(total, offset, lines.len());
-    let (first, end) = (i64::try_from(first).unwrap_or(i64::MAX), i64::try_from(end).unwrap_or(i64::MAX));
+    let total = unsigned(total);
+    let tail = tail(write, run, stream).await?;
+    let first = plan::touched(total, offset, lines.len(), &tail);
+    let end = offset.saturating_add(lines.len() as u64);
     let sql = "SELECT first, body FROM segments WHERE run_id = $1 AND stream = $2 AND first < $3 AND first + count > $4 \
                ORDER BY first";
-    let rows = write.all(sql, args![run, stream.name(), end, first]).await?;
+    let rows = write.all(sql, args![run, stream.name(), signed(end), signed(first)]).await?;
     let near = rows.iter().map(segment).collect::<Result<Vec<_>>>()?;
     let change = plan::rewrite(total, near, offset, lines).map_err(|error| Fault::bad(error.to_string()))?;
     for first in change.remove {
-        let first = i64::try_from(first).unwrap_or(i64::MAX);
         let sql = "DELETE FROM segments WHERE run_id = $1 AND stream = $2 AND first = $3";
-        write.run(sql, args![run, stream.name(), first]).await?;
+        write.run(sql, args![run, stream.name(), signed(first)]).await?;
     }
     for segment in change.insert {
         insert(write, run, stream, &segment).await?;
     }
-    Ok(i64::try_from(change.total).unwrap_or(i64::MAX))
+    Ok(signed(change.total))
+}
+
+/// The last segments, the last one first.
+async fn tail(write: &mut Write, run: i64, stream: Stream) -> Result<Vec<Outline>> {
+    let sql = "SELECT first, count, LENGTH(body) AS bytes FROM segments WHERE run_id = $1 AND stream = $2 \
+               ORDER BY first DESC LIMIT $3";
+    let rows = write.all(sql, args![run, stream.name(), plan::TAIL_MAX]).await?;
+    let outline = |row: &Row| {
+        // PostgreSQL counts bytes in 32 bits.
+        let bytes = row.get::<i64>("bytes").or_else(|_| row.get::<i32>("bytes").map(i64::from))?;
+        Ok(Outline {
+            first: unsigned(row.get("first")?),
+            count: unsigned(row.get("count")?),
+            stored_bytes: unsigned(bytes),
+        })
+    };
+    rows.iter().map(outline).collect()
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
 }
 
 /// Drops the lines of a stream behind the first `keep`.
@@ -73,16 +98,17 @@ pub async fn cut(write: &mut Write, (run, stream): (i64, Stream), keep: i64) -> 
 }
 
 async fn insert(write: &mut Write, run: i64, stream: Stream, segment: &Segment) -> std::result::Result<(), Fault> {
-    let steps = || segment.lines.iter().filter_map(|line| history::step(&history::row(line)?));
-    let (low, high) = match stream {
-        Stream::History => (steps().min(), steps().max()),
-        Stream::Events | Stream::Log => (None, None),
+    let presence = match stream {
+        Stream::History => Some(Presence::of(&segment.lines)),
+        Stream::Events | Stream::Log => None,
     };
+    let (low, high) = presence.as_ref().and_then(|presence| presence.steps).unzip();
     let body = zstd::bulk::compress(&plan::encode(&segment.lines), COMPRESSION).map_err(Fault::internal)?;
-    let first = i64::try_from(segment.first).unwrap_or(i64::MAX);
-    let sql =
-        "INSERT INTO segments (run_id, stream, first, count, low, high, body) VALUES ($1, $2, $3, $4, $5, $6, $7)";
-    write.run(sql, args![run, stream.name(), first, segment.lines.len(), low, high, body]).await?;
+    let sql = "INSERT INTO segments (run_id, stream, first, count, low, high, presence, body) \
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+    let presence = presence.map(|presence| presence.encode());
+    let args = args![run, stream.name(), signed(segment.first), segment.lines.len(), low, high, presence, body];
+    write.run(sql, args).await?;
     Ok(())
 }
 
@@ -118,8 +144,13 @@ pub async fn read_steps(database: &Database, run: i64, min: Option<i64>, max: Op
 }
 
 fn segment(row: &Row) -> Result<Segment> {
-    let first: i64 = row.get("first")?;
     let body: Vec<u8> = row.get("body")?;
-    let bytes = zstd::bulk::decompress(&body, UNPACKED_MAX).unwrap_or_default();
-    Ok(Segment { first: u64::try_from(first).unwrap_or(0), lines: plan::decode(&bytes) })
+    Ok(Segment { first: unsigned(row.get("first")?), lines: plan::decode(&unpacked(&body)) })
+}
+
+/// What is damaged is empty.
+pub fn unpacked(body: &[u8]) -> Vec<u8> {
+    let told = zstd::zstd_safe::get_frame_content_size(body).ok().flatten();
+    let size = told.and_then(|size| usize::try_from(size).ok()).unwrap_or(UNPACKED_MAX);
+    zstd::bulk::decompress(body, size.min(UNPACKED_MAX)).unwrap_or_default()
 }

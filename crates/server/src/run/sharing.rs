@@ -28,16 +28,15 @@ impl Writer {
         write: &mut Write,
         (run, stream): (i64, Stream),
         (total, offset): (i64, u64),
-        mut lines: Vec<String>,
+        lines: &[String],
     ) -> Result<(u64, Vec<String>)> {
         let offset = i64::try_from(offset).unwrap_or(i64::MAX);
         // The first post of a process begins where the server told it to.
         let sent = store::lines_sent(write, run, &self.0, stream.name()).await?.unwrap_or(offset);
         let end = offset.saturating_add(i64::try_from(lines.len()).unwrap_or(i64::MAX));
         let known = usize::try_from(sent.saturating_sub(offset)).unwrap_or(0).min(lines.len());
-        lines.drain(..known);
         store::note_lines_sent(write, run, (&self.0, stream.name()), sent.max(end)).await?;
-        Ok((u64::try_from(total).unwrap_or(0), lines))
+        Ok((u64::try_from(total).unwrap_or(0), lines[known..].to_vec()))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Runs in the database.
 
 use super::Run;
+use super::search::Condition;
 use crate::args;
 use crate::database::{Database, Result, Row, Value, Write};
 use jiff::Timestamp;
@@ -31,30 +32,41 @@ pub async fn lock(write: &mut Write, project: i64, name: &str) -> Result<Option<
     row.map(|row| run(&row)).transpose()
 }
 
-/// All runs of a project, oldest first.
-pub async fn of_project(database: &Database, project: i64) -> Result<Vec<Run>> {
-    database
-        .all(runs("WHERE r.project_id = $1 ORDER BY r.created_at, r.id"), args![project])
-        .await?
-        .iter()
-        .map(run)
-        .collect()
+/// All runs of a project that a condition lets through, oldest first.
+pub async fn of_project(database: &Database, project: i64, condition: Condition) -> Result<Vec<Run>> {
+    let sql = runs(&format!("WHERE r.project_id = $1 AND {} ORDER BY r.id", condition.sql));
+    let args = args![project].into_iter().chain(condition.args).collect();
+    database.all(sql, args).await?.iter().map(run).collect()
 }
 
-/// A page of a project's runs by age, behind the run with the id `after`.
-pub async fn page(
-    database: &Database,
-    project: i64,
-    is_falling: bool,
-    after: Option<i64>,
-    limit: usize,
-) -> Result<Vec<Run>> {
+/// What a page of runs by age is asked with.
+pub struct ByAge {
+    pub project: i64,
+    pub is_falling: bool,
+    /// Only runs behind this one.
+    pub after: Option<i64>,
+    pub limit: usize,
+}
+
+/// How many arguments `page` has before those of its condition.
+pub const PAGE_ARGS: usize = 3;
+
+pub async fn page(database: &Database, by: &ByAge, condition: Condition) -> Result<Vec<Run>> {
     // Ids rise with age, so they stand for it.
-    let (bound, sql) = match is_falling {
-        true => (i64::MAX, runs("WHERE r.project_id = $1 AND r.id < $2 ORDER BY r.id DESC LIMIT $3")),
-        false => (0, runs("WHERE r.project_id = $1 AND r.id > $2 ORDER BY r.id LIMIT $3")),
-    };
-    database.all(sql, args![project, after.unwrap_or(bound), limit]).await?.iter().map(run).collect()
+    let (bound, sign, way) = if by.is_falling { (i64::MAX, "<", "DESC") } else { (0, ">", "") };
+    let sql = format!("WHERE r.project_id = $1 AND r.id {sign} $2 AND {} ORDER BY r.id {way} LIMIT $3", condition.sql);
+    let args = args![by.project, by.after.unwrap_or(bound), by.limit].into_iter().chain(condition.args).collect();
+    database.all(runs(&sql), args).await?.iter().map(run).collect()
+}
+
+/// How many runs an exact condition lets through.
+pub async fn count_passing(database: &Database, project: i64, condition: Condition) -> Result<i64> {
+    let sql = format!(
+        "SELECT COUNT(*) AS n FROM runs r JOIN users u ON u.id = r.user_id WHERE r.project_id = $1 AND {}",
+        condition.sql
+    );
+    let args = args![project].into_iter().chain(condition.args).collect();
+    database.maybe(sqlx::AssertSqlSafe(sql), args).await?.map_or(Ok(0), |row| row.get("n"))
 }
 
 pub async fn count(database: &Database, project: i64) -> Result<i64> {

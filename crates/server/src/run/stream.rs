@@ -9,7 +9,7 @@ use super::sharing::{Writer, merged};
 use super::store::{self, Posted};
 use crate::Shared;
 use crate::database::Write;
-use crate::fault::{Fault, Result};
+use crate::fault::{Fault, Result, TRIES_MAX};
 use crate::http::auth::Known;
 use crate::http::{body, json};
 use crate::project::{self, Path};
@@ -73,19 +73,32 @@ pub async fn receive(
 ) -> Result<Response> {
     let post = Post::read(&body::plain(&headers, sent)?)?;
     let project = project::expect(&shared, &caller, Deed::Log, Path::of(&entity, &project)).await?;
-    let now = Timestamp::now();
-    let mut write = shared.database.write().await?;
-    let found = store::lock(&mut write, project.id, &run).await?;
-    let found = found.ok_or_else(|| Fault::missing(format!("run `{run}`")))?;
-    let is_stopped = found.is_stopped;
-    take(&mut write, found, post, Writer::of(&headers), now).await?;
-    write.commit().await?;
+    let writer = Writer::of(&headers);
+    let mut received = keep(&shared, project.id, &run, &post, writer.as_ref()).await;
+    for _ in 1..TRIES_MAX {
+        if !received.as_ref().is_err_and(Fault::is_passing) {
+            break;
+        }
+        received = keep(&shared, project.id, &run, &post, writer.as_ref()).await;
+    }
+    let is_stopped = received?;
     shared.news.announce();
     let answer = serde_json::json!({ "exitcode": null, "limits": {}, "stopped": is_stopped });
     Ok(json(StatusCode::OK, answer.to_string().into_bytes()))
 }
 
-async fn take(write: &mut Write, run: Run, post: Post, writer: Option<Writer>, now: Timestamp) -> Result<()> {
+/// Keeps a post; says whether the run was told to stop.
+async fn keep(shared: &Shared, project: i64, run: &str, post: &Post, writer: Option<&Writer>) -> Result<bool> {
+    let mut write = shared.database.write().await?;
+    let found = store::lock(&mut write, project, run).await?;
+    let found = found.ok_or_else(|| Fault::missing(format!("run `{run}`")))?;
+    let is_stopped = found.is_stopped;
+    take(&mut write, found, post, writer, Timestamp::now()).await?;
+    write.commit().await?;
+    Ok(is_stopped)
+}
+
+async fn take(write: &mut Write, run: Run, post: &Post, writer: Option<&Writer>, now: Timestamp) -> Result<()> {
     let before = RunState::named(&run.state).unwrap_or(RunState::Running);
     let word = post.word();
     let mut posted = Posted {
@@ -104,12 +117,16 @@ async fn take(write: &mut Write, run: Run, post: Post, writer: Option<Writer>, n
     if let Some(names) = &post.uploaded {
         file::store::show(write, run.id, names, now).await?;
     }
-    for (name, mut chunk) in post.files {
-        if let (Some(writer), Some((stream, total))) = (&writer, stream_of(&run, &name)) {
-            let place = (total, chunk.offset);
-            (chunk.offset, chunk.content) = writer.place(write, (run.id, stream), place, chunk.content).await?;
-        }
-        take_chunk(write, &run, &name, chunk, &mut posted).await?;
+    for (name, chunk) in &post.files {
+        let placed = match (writer, stream_of(&run, name)) {
+            (Some(writer), Some((stream, total))) => {
+                let (offset, content) =
+                    writer.place(write, (run.id, stream), (total, chunk.offset), &chunk.content).await?;
+                Some(Chunk { offset, content })
+            }
+            _ => None,
+        };
+        take_chunk(write, &run, name, placed.as_ref().unwrap_or(chunk), &mut posted).await?;
     }
     if writer.is_some() {
         posted.summary = posted.summary.map(|summary| merged(&run.summary, &summary));
@@ -131,23 +148,24 @@ fn stream_of(run: &Run, file: &str) -> Option<(Stream, i64)> {
     }
 }
 
-async fn take_chunk(write: &mut Write, run: &Run, name: &str, mut chunk: Chunk, posted: &mut Posted) -> Result<()> {
+async fn take_chunk(write: &mut Write, run: &Run, name: &str, chunk: &Chunk, posted: &mut Posted) -> Result<()> {
     let offset = chunk.offset;
     match name {
         "wandb-history.jsonl" => {
-            posted.history_keys = keys_after(run, &chunk)?;
+            posted.history_keys = keys_after(run, chunk)?;
             let at = (run.id, Stream::History);
-            posted.history_lines = lines::write(write, at, run.history_lines, offset, chunk.content).await?;
+            posted.history_lines = lines::write(write, at, run.history_lines, offset, &chunk.content).await?;
         }
         "wandb-events.jsonl" => {
             posted.system_metrics = chunk.content.last().cloned();
             posted.event_lines =
-                lines::write(write, (run.id, Stream::Events), run.event_lines, offset, chunk.content).await?;
+                lines::write(write, (run.id, Stream::Events), run.event_lines, offset, &chunk.content).await?;
         }
         "output.log" => {
-            posted.log_lines = lines::write(write, (run.id, Stream::Log), run.log_lines, offset, chunk.content).await?;
+            posted.log_lines =
+                lines::write(write, (run.id, Stream::Log), run.log_lines, offset, &chunk.content).await?;
         }
-        "wandb-summary.json" => posted.summary = chunk.content.pop(),
+        "wandb-summary.json" => posted.summary = chunk.content.last().cloned(),
         // Other files are uploaded, not streamed.
         _ => (),
     }

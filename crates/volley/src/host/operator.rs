@@ -77,7 +77,11 @@ mod tests {
 
     #[test]
     fn strict_is_upstreams_behaviour_in_everything() {
-        let args = OperatorArgs { compat: Some(Compat::Strict), gang_scheduler_name: Some("Volcano".to_owned()) };
+        let args = OperatorArgs {
+            compat: Some(Compat::Strict),
+            gang_scheduler_name: Some("Volcano".to_owned()),
+            ..OperatorArgs::default()
+        };
         for strict in [options(&args, Path::new("/home")), args.options()] {
             assert!(strict.volcano.is_strict);
             assert_eq!(strict.training, Settings { gang: Some(Gang::Volcano), ..Settings::strict() });

@@ -19,6 +19,7 @@ use volley_cluster::images::reference::{ImageMap, Source, resolve};
 use volley_cluster::images::store::Image;
 use volley_cluster::node::{GpuHolding, Node, mode_word};
 use volley_operator::health::Health;
+use volley_server::{Pulse, Server};
 
 pub struct Running {
     home: Home,
@@ -28,11 +29,17 @@ pub struct Running {
     cluster: Arc<ApiServer>,
     node: Option<Arc<Node>>,
     operator: Option<Arc<Health>>,
+    server: Option<Pulse>,
     client: kube::Client,
 }
 
 impl Running {
-    pub fn new(home: &Home, settings: &Settings, cluster: &Cluster, operator: Option<&Operator>) -> Running {
+    pub fn new(
+        home: &Home,
+        settings: &Settings,
+        cluster: &Cluster,
+        (operator, server): (Option<&Operator>, Option<&Server>),
+    ) -> Running {
         Running {
             home: home.clone(),
             started: Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default(),
@@ -40,6 +47,7 @@ impl Running {
             cluster: cluster.server().clone(),
             node: cluster.node().cloned(),
             operator: operator.map(Operator::health),
+            server: server.map(Server::pulse),
             client: cluster.client("status"),
         }
     }
@@ -63,11 +71,20 @@ impl Running {
             address: "in this process".to_owned(),
             aside: health.held().into_values().collect(),
         });
+        let server = match &self.server {
+            Some(pulse) => Some(PartStatus {
+                name: "server".to_owned(),
+                health: pulse.health().await,
+                address: pulse.url().to_owned(),
+                aside: Vec::new(),
+            }),
+            None => None,
+        };
         Status {
             running: true,
             home: self.home.folder().to_owned(),
             process: Some(process),
-            parts: iter::once(cluster).chain(operator).collect(),
+            parts: iter::once(cluster).chain(operator).chain(server).collect(),
             node: self.node_status().await,
         }
     }

@@ -40,7 +40,7 @@ fn choose(mut found: Vec<(Kind, Value)>, name: &str, namespace: &str, word: Opti
     match (found.pop(), found.is_empty()) {
         (Some(only), true) => Ok(only),
         (Some(_), false) => bail!(
-            "`{name}` may be {} in namespace `{namespace}`\nhint: `volley logs {}` says which",
+            "`{name}` may be {} in namespace `{namespace}`\nhint: write `{}` to say which",
             full.join(" or "),
             full[0]
         ),

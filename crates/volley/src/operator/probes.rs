@@ -66,7 +66,7 @@ fn said(path: &str, health: &Health) -> (&'static str, String) {
             Stage::Standby | Stage::Working => ("200 OK", health.words() + "\n"),
             Stage::Starting | Stage::Stopped => ("503 Service Unavailable", health.words() + "\n"),
         },
-        "/metrics" => ("200 OK", health.metrics()),
+        "/metrics" => ("200 OK", health.metrics() + &health.scheduling.render()),
         _ => ("404 Not Found", "there are /healthz, /readyz and /metrics\n".to_owned()),
     }
 }

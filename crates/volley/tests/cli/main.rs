@@ -6,6 +6,7 @@ mod map;
 mod node;
 mod operator;
 mod registry;
+mod server;
 mod start;
 
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! The verbs that speak to a cluster (`vcjob`, `vcqueue`, `logs`), as a user types them: the real program against a real
+//! The verbs that speak to a cluster (`vcjob`, `vcqueue`, `logs`, `why`, `simulate`), as a user types them: the real program against a real
 //! volley in a home of its own, with kubectl as the other hand.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics is a test that fails")]
@@ -11,6 +11,9 @@ mod vcqueue;
 mod logs;
 mod follow;
 mod jobs;
+mod pretend;
+mod why;
+mod simulate;
 
 use command::{Output, eventually, finish};
 use serde_json::{Value, json};

@@ -37,6 +37,12 @@ impl ArtifactManifest {
         };
         ArtifactManifest { id: ids::encode("ArtifactManifest", id), digest: Some(digest), file }
     }
+
+    /// Without the URL to upload to, which is a permission to write: for those who look.
+    pub fn to_read(mut self) -> ArtifactManifest {
+        self.file.upload_url = None;
+        self
+    }
 }
 
 /// All entries of the manifest, references too: a client downloads exactly what is listed.

@@ -143,7 +143,7 @@ impl Artifact {
     }
     async fn current_manifest(&self, ctx: &Context<'_>) -> Result<Option<ArtifactManifest>> {
         let found = store::manifest_of(&ctx.shared().database, self.0.id).await?;
-        Ok(found.map(|(id, digest)| ArtifactManifest::new(ctx, id, digest)))
+        Ok(found.map(|(id, digest)| ArtifactManifest::new(ctx, id, digest).to_read()))
     }
     async fn files(
         &self,

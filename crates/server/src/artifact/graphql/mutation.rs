@@ -85,7 +85,9 @@ impl ArtifactMutation {
         let missing = || Fault::missing("the manifest");
         let id = ids::decode("ArtifactManifest", &input.artifact_manifest_id).ok_or_else(missing)?;
         let (artifact, digest) = store::manifest_by_id(&ctx.shared().database, id).await?.ok_or_else(missing)?;
-        expect_pending(ctx, &ids::encode("Artifact", artifact)).await?;
+        // Of an artifact that may not be seen, there is no manifest either.
+        let hidden = |fault: Fault| if fault.status == http::StatusCode::NOT_FOUND { missing() } else { fault };
+        expect_pending(ctx, &ids::encode("Artifact", artifact)).await.map_err(hidden)?;
         let digest = input.digest.unwrap_or(digest);
         let mut write = ctx.shared().database.write().await?;
         store::set_manifest_digest(&mut write, id, &digest).await?;

@@ -1,12 +1,15 @@
 //! How a project leads to its runs.
 
 use super::{Run, RunConnection};
+use crate::database::Database;
 use crate::fault::{Fault, Result};
 use crate::graphql::Asked as _;
 use crate::graphql::page::{cursor, cursor_key, cut, length};
 use crate::graphql::scalars::{JsonText, date_text};
 use crate::project::Project as ProjectRecord;
-use crate::run::{Run as Record, store};
+use crate::run::Run as Record;
+use crate::run::search::condition;
+use crate::run::store::{self, ByAge};
 use async_graphql::{Context, Object};
 use serde_json::{Map, Value};
 use std::cell::OnceCell;
@@ -14,6 +17,9 @@ use std::sync::Arc;
 use volley_plan::run::filter::{self, Filter};
 use volley_plan::run::history::lookup;
 use volley_plan::run::{lenient, order};
+
+/// Runs that are looked at together where few pass.
+const CHUNK_MAX: usize = 4000;
 
 pub struct ProjectRuns(pub Arc<ProjectRecord>);
 
@@ -42,7 +48,8 @@ impl ProjectRuns {
     /// What older clients call `runs`, newest first.
     async fn buckets(&self, ctx: &Context<'_>, first: Option<i32>) -> Result<Option<RunConnection>> {
         let length = length(first);
-        let rows = store::page(&ctx.shared().database, self.0.id, true, None, length + 1).await?;
+        let by = ByAge { project: self.0.id, is_falling: true, after: None, limit: length + 1 };
+        let rows = passing_by_age(&ctx.shared().database, by, &Filter::All(Vec::new())).await?;
         let (rows, has_more) = cut(rows, length);
         let nodes = rows.into_iter().map(|row| (cursor(row.id), Run::new(row))).collect();
         Ok(Some(RunConnection::page(nodes, has_more)))
@@ -54,9 +61,14 @@ impl ProjectRuns {
         let count = match filter.is_empty() {
             true => store::count(database, self.0.id).await?,
             false => {
-                let runs = store::of_project(database, self.0.id).await?;
-                let passing = runs.iter().filter(|run| filter.passes(&Fields::of(run).reader())).count();
-                i64::try_from(passing).unwrap_or(i64::MAX)
+                let condition = condition(&filter, database.dialect(), 1);
+                if condition.is_exact {
+                    store::count_passing(database, self.0.id, condition).await?
+                } else {
+                    let runs = store::of_project(database, self.0.id, condition).await?;
+                    let passing = runs.iter().filter(|run| filter.passes(&Fields::of(run).reader())).count();
+                    i64::try_from(passing).unwrap_or(i64::MAX)
+                }
             }
         };
         Ok(Some(i32::try_from(count).unwrap_or(i32::MAX)))
@@ -79,10 +91,12 @@ impl ProjectRuns {
         let length = length(first);
         let database = &ctx.shared().database;
         let is_by_age = matches!(order.field.as_str(), "created_at" | "createdAt");
-        let rows = if filter.is_empty() && is_by_age {
-            store::page(database, self.0.id, order.is_falling, after, length + 1).await?
+        let rows = if is_by_age {
+            let by = ByAge { project: self.0.id, is_falling: order.is_falling, after, limit: length + 1 };
+            passing_by_age(database, by, &filter).await?
         } else {
-            let runs = store::of_project(database, self.0.id).await?;
+            let condition = condition(&filter, database.dialect(), 1);
+            let runs = store::of_project(database, self.0.id, condition).await?;
             behind(sorted(runs, &filter, &order), after)
         };
         let (rows, has_more) = cut(rows, length);
@@ -99,6 +113,24 @@ fn read_filter(filters: Option<JsonText>) -> Result<Filter> {
 /// Runs in the order that a client names.
 pub fn by_order(runs: Vec<Record>, order: Option<&str>) -> Vec<Record> {
     sorted(runs, &Filter::All(Vec::new()), &order::parse(order))
+}
+
+/// Asks the database for more as long as too few of what it lets through pass.
+async fn passing_by_age(database: &Database, mut by: ByAge, filter: &Filter) -> Result<Vec<Record>> {
+    let wanted = by.limit;
+    let mut passing = Vec::new();
+    loop {
+        let condition = condition(filter, database.dialect(), store::PAGE_ARGS);
+        let runs = store::page(database, &by, condition).await?;
+        let is_last = runs.len() < by.limit;
+        by.after = runs.last().map(|run| run.id);
+        passing.extend(runs.into_iter().filter(|run| filter.passes(&Fields::of(run).reader())));
+        if is_last || passing.len() >= wanted {
+            passing.truncate(wanted);
+            return Ok(passing);
+        }
+        by.limit = (by.limit * 4).min(CHUNK_MAX);
+    }
 }
 
 fn sorted(runs: Vec<Record>, filter: &Filter, order: &order::Order) -> Vec<Record> {
@@ -189,3 +221,7 @@ fn object(text: &str) -> Map<String, Value> {
         _ => Map::new(),
     }
 }
+
+#[cfg(test)]
+#[path = "search_tests.rs"]
+mod tests;

@@ -6,6 +6,7 @@ use crate::fault::{Fault, Result};
 use crate::graphql::Asked as _;
 use crate::graphql::page::{PAGE_MAX, cursor, cursor_key, length};
 use crate::graphql::scalars::{Int64, Json, JsonText};
+use crate::run::chart;
 use crate::run::lines::{self, Stream};
 use async_graphql::{Context, ID, Object, SimpleObject};
 use std::sync::Arc;
@@ -51,8 +52,9 @@ impl RunReading {
         let (min, max) = (min_step.map(|step| step.0), max_step.map(|step| step.0));
         let database = &ctx.shared().database;
         if min.is_none() && max.is_none() {
-            let all = lines::read_all(database, self.0.id, Stream::History).await?;
-            return Ok(Some(picked(all, samples)));
+            let spec = Spec { keys: Vec::new(), samples: Some(samples), min_step: None, max_step: None };
+            let picked = chart::lines(database, self.0.id, spec).await?;
+            return Ok(Some(picked.into_iter().map(JsonText).collect()));
         }
         let mut rows = lines::read_steps(database, self.0.id, min, max).await?;
         rows.retain(|line| {
@@ -75,12 +77,7 @@ impl RunReading {
             let spec: Spec = serde_json::from_str(&text.0).map_err(|error| {
                 Fault::bad(format!("`specs` has something that is no request for history: {error}"))
             })?;
-            let max = spec.max_step.map(|max| max.saturating_add(1));
-            let lines = match (spec.min_step, max) {
-                (None, None) => lines::read_all(&ctx.shared().database, self.0.id, Stream::History).await?,
-                (min, max) => lines::read_steps(&ctx.shared().database, self.0.id, min, max).await?,
-            };
-            let rows = history::select(&spec, lines.iter().map(String::as_str));
+            let rows = chart::rows(&ctx.shared().database, self.0.id, spec).await?;
             lists.push(Some(Json(serde_json::Value::Array(rows))));
         }
         Ok(Some(lists))
@@ -88,9 +85,8 @@ impl RunReading {
 
     /// There are no parquet files; the steps are listed, from which clients go on to read pages.
     async fn parquet_history(&self, ctx: &Context<'_>, live_keys: Vec<String>) -> Result<ParquetHistory> {
-        let lines = lines::read_all(&ctx.shared().database, self.0.id, Stream::History).await?;
         let spec = Spec { keys: live_keys, samples: None, min_step: None, max_step: None };
-        let rows = history::select(&spec, lines.iter().map(String::as_str));
+        let rows = chart::rows(&ctx.shared().database, self.0.id, spec).await?;
         let live_data = rows.into_iter().map(|row| Some(Json(row))).collect();
         Ok(ParquetHistory { parquet_urls: Vec::new(), live_data })
     }

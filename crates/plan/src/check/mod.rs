@@ -1,0 +1,191 @@
+//! The checker of documents: a text in, everything that is wrong with it out, each at its line and column, with a fixed
+//! text where that is safe. Used by `volley check`, the server and the page.
+//!
+//! Damage to the text is mended first (`repair`, `indent`), so that what is said of its contents (`fields`, `meaning`)
+//! can be said too; places are always those of the text as it was given.
+
+pub mod source;
+pub mod tree;
+mod repair;
+mod indent;
+pub mod schema;
+mod fields;
+mod moves;
+mod meaning;
+mod pods;
+pub mod words;
+pub mod variants;
+
+use serde::Serialize;
+use source::{Edit, Edits, Lines};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// A text that is longer is not one that somebody wrote by hand.
+pub const TEXT_MAX: usize = 1 << 20;
+/// One fix may uncover the next; more rounds than this mean that two of them quarrel.
+const ROUNDS_MAX: usize = 8;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    Note,
+    Warning,
+    Error,
+}
+
+/// One thing that was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub code: &'static str,
+    pub severity: Severity,
+    /// Counted from 1, in characters.
+    pub line: usize,
+    pub column: usize,
+    /// Where it is in the document's structure, if it got that far.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub path: String,
+    /// What was found and why it matters.
+    pub message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suggestion: Option<String>,
+    /// `--fix` mends it.
+    pub autofix: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Report {
+    pub findings: Vec<Finding>,
+    /// The text with all safe fixes done, if there were any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fixed: Option<String>,
+}
+
+impl Report {
+    pub fn has_errors(&self) -> bool {
+        self.findings.iter().any(|finding| finding.severity == Severity::Error)
+    }
+}
+
+/// What is known beyond the text; without it, nothing is said about it.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// Types of the queue's template variables, by name: `string`, `integer`, `number`, `boolean`.
+    pub variables: BTreeMap<String, String>,
+    /// The kinds that the cluster serves, as `group/version/Kind`.
+    pub kinds: Option<Vec<String>>,
+    /// The kinds that the agent may create, as `group/Kind`.
+    pub allowed: Option<Vec<String>>,
+    /// Claims of the cluster, by namespace and name.
+    pub claims: Option<Vec<(String, String)>>,
+}
+
+/// Something found in a text that may have been mended already.
+#[derive(Debug, Clone)]
+struct Raw {
+    code: &'static str,
+    severity: Severity,
+    at: usize,
+    path: String,
+    message: String,
+    suggestion: Option<String>,
+    fix: Vec<Edit>,
+}
+
+impl Raw {
+    fn new(code: &'static str, severity: Severity, at: usize, message: impl Into<String>) -> Raw {
+        Raw { code, severity, at, path: String::new(), message: message.into(), suggestion: None, fix: Vec::new() }
+    }
+
+    fn path(mut self, path: &str) -> Raw {
+        path.clone_into(&mut self.path);
+        self
+    }
+
+    fn suggest(mut self, suggestion: impl Into<String>) -> Raw {
+        self.suggestion = Some(suggestion.into());
+        self
+    }
+
+    fn fix(mut self, range: Range<usize>, text: impl Into<String>) -> Raw {
+        self.fix.push(Edit { range, text: text.into() });
+        self
+    }
+
+    fn fixes(mut self, edits: Option<Vec<Edit>>) -> Raw {
+        self.fix.extend(edits.into_iter().flatten());
+        self
+    }
+}
+
+pub fn check(text: &str, facts: &Facts) -> Report {
+    if text.len() > TEXT_MAX {
+        let message = format!("the text has {} bytes, {TEXT_MAX} at most are checked", text.len());
+        return report(text, &[Raw::new("G-00", Severity::Error, 0, message)], None);
+    }
+    report(text, &look(text, facts), fix(text, facts))
+}
+
+/// All findings, each at its place in the text as it was given.
+fn look(text: &str, facts: &Facts) -> Vec<Raw> {
+    let (mut raws, edits) = repair::repair(text);
+    let mended = edits.apply(text);
+    let mut later = Vec::new();
+    for document in tree::parse(&mended) {
+        match document {
+            Ok(root) => {
+                fields::check(&mended, &root, facts, &mut later);
+                meaning::check(&mended, &root, facts, &mut later);
+            }
+            Err(problem) => later.push(Raw::new("G-00", Severity::Error, problem.at, problem.message)),
+        }
+    }
+    later.iter_mut().for_each(|raw| raw.at = edits.original(raw.at));
+    raws.append(&mut later);
+    raws
+}
+
+/// Mends the text, then what can be mended of its contents, until nothing more can.
+fn fix(text: &str, facts: &Facts) -> Option<String> {
+    let mut current = text.to_owned();
+    for _ in 0..ROUNDS_MAX {
+        let (_, edits) = repair::repair(&current);
+        let mended = edits.apply(&current);
+        let mut raws = Vec::new();
+        for root in tree::parse(&mended).into_iter().flatten() {
+            fields::check(&mended, &root, facts, &mut raws);
+            meaning::check(&mended, &root, facts, &mut raws);
+        }
+        // One fix a round that moves things about; those that only change a word do not disturb each other.
+        let next = Edits::compatible(raws.into_iter().map(|raw| raw.fix)).apply(&mended);
+        if next == current {
+            break;
+        }
+        current = next;
+    }
+    (current != text).then_some(current)
+}
+
+fn report(text: &str, raws: &[Raw], fixed: Option<String>) -> Report {
+    let lines = Lines::new(text);
+    let finding = |raw: &Raw| {
+        let (line, column) = lines.place(raw.at);
+        Finding {
+            code: raw.code,
+            severity: raw.severity,
+            line,
+            column,
+            path: raw.path.clone(),
+            message: raw.message.clone(),
+            suggestion: raw.suggestion.clone(),
+            autofix: !raw.fix.is_empty(),
+        }
+    };
+    let mut findings: Vec<Finding> = raws.iter().map(finding).collect();
+    findings.sort_by(|a, b| (a.line, a.column, a.code).cmp(&(b.line, b.column, b.code)));
+    findings.dedup();
+    Report { findings, fixed }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! Binding: the pods of a gang side by side. A bind that fails gives back its whole gang: nothing more of it is begun, and
+//! the next placement either completes it or has what was bound evicted (`plan::gang::torn`).
+
+use crate::calls::{Calls, Refusal};
+use crate::events;
+use crate::kinds::GROUPS;
+use crate::metrics::Metrics;
+use crate::shell::{Outcome as Settled, Shell};
+use futures::future::join_all;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use volley_plan::gang::objects::{Key, Phase};
+use volley_plan::gang::report::PodNote;
+use volley_plan::gang::{Bind, Member};
+use volley_turns::events::Reporter;
+
+/// The first rest of a gang of which a bind failed; it doubles with each further failure.
+const REST_MIN: Duration = Duration::from_millis(10);
+const REST_MAX: Duration = Duration::from_secs(30);
+const DOMAIN: &str = "volcano.sh/job-allocated-hypernode";
+
+/// A gang of which binds failed, how often in a row, and until when it is left alone.
+#[derive(Debug, Clone, Copy)]
+pub struct Failing {
+    pub count: u32,
+    pub rests_until: Option<Instant>,
+}
+
+#[derive(Debug)]
+pub struct Outcome {
+    gang: Key,
+    /// Those that failed with the reason, and those that were not begun.
+    failed: Vec<(Member, Option<Refusal>)>,
+}
+
+/// One pod on its way to a node.
+#[derive(Debug)]
+struct Deed {
+    pod: Member,
+    node: Arc<str>,
+    component: &'static str,
+    since: Instant,
+}
+
+/// All that is bound of a gang by one placement.
+#[derive(Debug)]
+struct Batch {
+    gang: Key,
+    deeds: Vec<Deed>,
+    /// What is written into the group first.
+    mark: Option<Value>,
+    /// The group has run before, and says so still. While it does, nobody could tell that it was bound in part.
+    restarts: Option<Value>,
+}
+
+impl Shell {
+    pub fn bind(&mut self, binds: Vec<Bind>, domains: &BTreeMap<Key, String>) {
+        let (now, gangs) = (Instant::now(), &self.view.snapshot.gangs);
+        self.failing.retain(|gang, _| gangs.find(gang).is_some());
+        self.failing.values_mut().for_each(|failing| failing.rests_until = failing.rests_until.filter(|at| *at > now));
+        let mut batches: Vec<Batch> = Vec::new();
+        let mut places: BTreeMap<Key, usize> = BTreeMap::new();
+        for bind in binds {
+            let rests = self.failing.get(&bind.gang).is_some_and(|failing| failing.rests_until.is_some());
+            let Some(pending) = self.pending(&bind.pod.key, &bind.pod.uid).filter(|_| !rests) else { continue };
+            let component = events::component(&pending.object);
+            let deed = Deed { pod: bind.pod, node: bind.node, component, since: pending.since };
+            let place = *places.entry(bind.gang).or_insert_with_key(|gang| {
+                batches.push(self.batch(gang, domains.get(gang)));
+                batches.len() - 1
+            });
+            batches[place].deeds.push(deed);
+        }
+        for batch in batches {
+            batch.deeds.iter().for_each(|deed| self.view.assume(&deed.pod, &deed.node));
+            *self.binding.entry(batch.gang.clone()).or_default() += 1;
+            let tools = Tools {
+                calls: self.calls.clone(),
+                permits: self.binds.clone(),
+                reporter: self.reporter.clone(),
+                metrics: self.metrics.clone(),
+            };
+            self.tasks.spawn(async move { Settled::Bound(carry_out(batch, &tools).await) });
+        }
+    }
+
+    fn batch(&self, key: &Key, domain: Option<&String>) -> Batch {
+        let gangs = &self.view.snapshot.gangs;
+        let gang = gangs.find(key).map(|gang| &gangs[gang]).filter(|gang| !gang.is_single);
+        let group = gang.and_then(|gang| gang.group.as_ref());
+        let uid = group.map(|group| group.uid.to_string());
+        let mark = domain.map(|domain| json!({"metadata": {"uid": uid, "annotations": {DOMAIN: domain}}}));
+        let has_run = group.is_some_and(|group| !matches!(group.phase, Phase::Pending | Phase::Inqueue));
+        let restarts = gang.filter(|gang| has_run && gang.ready == 0);
+        let restarts = restarts.map(|_| json!({"metadata": {"uid": uid}, "status": {"phase": "Inqueue"}}));
+        Batch { gang: key.clone(), deeds: Vec::new(), mark, restarts }
+    }
+
+    pub fn settle_binds(&mut self, outcome: Outcome) {
+        let Outcome { gang, failed } = outcome;
+        let left = self.binding.get(&gang).map_or(0, |count| count.saturating_sub(1));
+        match left {
+            0 => drop(self.binding.remove(&gang)),
+            left => drop(self.binding.insert(gang.clone(), left)),
+        }
+        failed.iter().for_each(|(pod, _)| self.view.give_up(pod));
+        if failed.is_empty() {
+            self.failing.remove(&gang);
+            // Plain pods have no group that would be told.
+            if !self.is_single(&gang) {
+                self.report_soon();
+            }
+            return;
+        }
+        let count = self.failing.get(&gang).map_or(0, |failing| failing.count) + 1;
+        let rest = (REST_MIN * 2_u32.pow(count.min(16) - 1)).min(REST_MAX);
+        let until = Instant::now() + rest;
+        self.place_at = Some(self.place_at.map_or(until, |at| at.min(until)));
+        for (pod, refusal) in failed.iter().filter_map(|(pod, refusal)| Some((pod, refusal.as_ref()?))) {
+            self.metrics.refused();
+            if !refusal.is_stale() {
+                tracing::warn!(pod = %pod.key, code = refusal.code, words = refusal.words, ?rest, "a pod was not bound, its gang is tried again");
+                let message = format!("binding rejected: {}", refusal.words);
+                let note = PodNote { pod: pod.clone(), reason: "SchedulerError", message, nominated: None };
+                self.tell_pod(&note);
+            }
+        }
+        self.failing.insert(gang, Failing { count, rests_until: Some(until) });
+    }
+
+    pub fn is_single(&self, gang: &Key) -> bool {
+        let gangs = &self.view.snapshot.gangs;
+        gangs.find(gang).is_none_or(|gang| gangs[gang].is_single)
+    }
+}
+
+struct Tools {
+    calls: Calls,
+    permits: Arc<Semaphore>,
+    reporter: Arc<Reporter>,
+    metrics: Arc<Metrics>,
+}
+
+async fn carry_out(batch: Batch, tools: &Tools) -> Outcome {
+    let Batch { gang, deeds, mark, restarts } = batch;
+    if let Err(refusal) = write_marks(&gang, mark, restarts, &tools.calls).await {
+        let failed = deeds.into_iter().map(|deed| (deed.pod, Some(refusal.clone()))).collect();
+        return Outcome { gang, failed };
+    }
+    let has_failed = AtomicBool::new(false);
+    let results = join_all(deeds.into_iter().map(|deed| perform(deed, &has_failed, tools))).await;
+    Outcome { gang, failed: results.into_iter().filter_map(Result::err).collect() }
+}
+
+async fn write_marks(gang: &Key, mark: Option<Value>, restarts: Option<Value>, calls: &Calls) -> Result<(), Refusal> {
+    if let Some(patch) = mark {
+        calls.patch(GROUPS, gang, &patch).await?;
+    }
+    if let Some(patch) = restarts {
+        calls.patch_status(GROUPS, gang, &patch).await?;
+    }
+    Ok(())
+}
+
+async fn perform(deed: Deed, has_failed: &AtomicBool, tools: &Tools) -> Result<(), (Member, Option<Refusal>)> {
+    // It is never closed.
+    let _permit = tools.permits.acquire().await;
+    if has_failed.load(Ordering::Relaxed) {
+        return Err((deed.pod, None));
+    }
+    match tools.calls.bind(&deed.pod, &deed.node).await {
+        Ok(()) => {
+            tools.metrics.bound(deed.since.elapsed());
+            tools.reporter.report(events::bound(&deed.pod, &deed.node, deed.component));
+            Ok(())
+        }
+        Err(refusal) => {
+            has_failed.store(true, Ordering::Relaxed);
+            Err((deed.pod, Some(refusal)))
+        }
+    }
+}

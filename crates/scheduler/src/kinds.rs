@@ -1,0 +1,94 @@
+//! The kinds that the scheduler watches, as a table: where they are served, and what the snapshot takes them for.
+
+use kube::api::ApiResource;
+use volley_api::volcano::kinds::KINDS as VOLCANO;
+use volley_plan::gang::snapshot::Kind as SeenAs;
+
+/// Where a kind is in the table.
+pub type Row = usize;
+
+#[derive(Debug, Clone, Copy)]
+pub struct Kind {
+    pub seen_as: SeenAs,
+    api_version: &'static str,
+    pub name: &'static str,
+    plural: &'static str,
+    is_namespaced: bool,
+    /// Defined by a CustomResourceDefinition, which may be missing.
+    pub is_custom: bool,
+}
+
+const fn kind(
+    seen_as: SeenAs,
+    (api_version, name, plural): (&'static str, &'static str, &'static str),
+    is_namespaced: bool,
+    is_custom: bool,
+) -> Kind {
+    Kind { seen_as, api_version, name, plural, is_namespaced, is_custom }
+}
+
+pub const PODS: Row = 0;
+pub const GROUPS: Row = 1;
+pub const QUEUES: Row = 2;
+
+const SCHEDULING: &str = volley_api::volcano::SCHEDULING;
+
+pub const KINDS: [Kind; 13] = [
+    kind(SeenAs::Pod, ("v1", "Pod", "pods"), true, false),
+    kind(SeenAs::PodGroup, (SCHEDULING, "PodGroup", "podgroups"), true, true),
+    kind(SeenAs::Queue, (SCHEDULING, "Queue", "queues"), false, true),
+    kind(SeenAs::Node, ("v1", "Node", "nodes"), false, false),
+    kind(SeenAs::PriorityClass, ("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses"), false, false),
+    kind(SeenAs::DisruptionBudget, ("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"), true, false),
+    kind(SeenAs::Claim, ("v1", "PersistentVolumeClaim", "persistentvolumeclaims"), true, false),
+    kind(SeenAs::Volume, ("v1", "PersistentVolume", "persistentvolumes"), false, false),
+    kind(SeenAs::StorageClass, ("storage.k8s.io/v1", "StorageClass", "storageclasses"), false, false),
+    kind(SeenAs::Namespace, ("v1", "Namespace", "namespaces"), false, false),
+    kind(SeenAs::ResourceQuota, ("v1", "ResourceQuota", "resourcequotas"), true, false),
+    kind(SeenAs::HyperNode, ("topology.volcano.sh/v1alpha1", "HyperNode", "hypernodes"), false, true),
+    kind(SeenAs::Numatopology, ("nodeinfo.volcano.sh/v1alpha1", "Numatopology", "numatopologies"), false, true),
+];
+
+impl Kind {
+    pub fn resource(&self) -> ApiResource {
+        let (group, version) = self.api_version.split_once('/').unwrap_or(("", self.api_version));
+        ApiResource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            api_version: self.api_version.to_owned(),
+            kind: self.name.to_owned(),
+            plural: self.plural.to_owned(),
+        }
+    }
+
+    /// The path of an object on the API.
+    pub fn path(&self, namespace: &str, name: &str) -> String {
+        let root = if self.api_version.contains('/') { "apis" } else { "api" };
+        let scope = if self.is_namespaced { format!("namespaces/{namespace}/") } else { String::new() };
+        format!("/{root}/{}/{scope}{}/{name}", self.api_version, self.plural)
+    }
+
+    /// Whether its status is a resource of its own: for a kind of Volcano's the table of its definitions knows (API-4).
+    pub fn has_status(&self) -> bool {
+        VOLCANO.iter().find(|row| row.kind == self.name).is_none_or(|row| row.has_status)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rows_are_where_their_names_say() {
+        let names = [PODS, GROUPS, QUEUES].map(|row| KINDS[row].name);
+        assert_eq!(names, ["Pod", "PodGroup", "Queue"]);
+        assert_eq!(KINDS[PODS].path("n", "p"), "/api/v1/namespaces/n/pods/p");
+        assert_eq!(KINDS[QUEUES].path("", "q"), format!("/apis/{SCHEDULING}/queues/q"));
+        assert!(!KINDS[GROUPS].has_status() && KINDS[QUEUES].has_status() && KINDS[PODS].has_status());
+        for row in KINDS.iter().filter(|kind| kind.is_custom) {
+            let defined = VOLCANO.iter().find(|known| known.kind == row.name).unwrap();
+            assert_eq!(format!("{}/{}", defined.group, defined.version), row.api_version);
+            assert_eq!((defined.plural, defined.is_namespaced), (row.plural, row.is_namespaced));
+        }
+    }
+}

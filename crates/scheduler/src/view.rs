@@ -1,0 +1,359 @@
+//! What the scheduler has seen of the cluster: the snapshot, and what must be remembered beside it.
+//!
+//! An object never goes back to an older state, in whatever order the watches and the answers to our own writes arrive. A
+//! bind is assumed from the moment that it is decided, until the watch confirms it or it fails.
+
+use crate::kinds::{KINDS, PODS, QUEUES, Row};
+use crate::watch::News;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{self, Write};
+use std::sync::Arc;
+use tokio::time::Instant;
+use volley_api::kube::{at, text};
+use volley_plan::gang::Member;
+use volley_plan::gang::objects::Key;
+use volley_plan::gang::snapshot::{Kind, Snapshot};
+
+/// The queue of pods that name none. It is as good as there before its object is made (QC-1).
+const DEFAULT_QUEUE: &str = "default";
+
+#[derive(Debug)]
+struct Known {
+    uid: Arc<str>,
+    version: Option<u64>,
+    /// Of what placing depends on; a node's heartbeat does not change it.
+    essence: u64,
+    /// The list that last named it.
+    list: u32,
+}
+
+/// A pod of ours that has no node yet, as it is written.
+#[derive(Debug)]
+pub struct Pending {
+    pub object: Value,
+    pub since: Instant,
+}
+
+#[derive(Debug)]
+pub struct View {
+    pub snapshot: Snapshot,
+    /// Pods of ours that the watch has not shown on a node.
+    pub pending: BTreeMap<Key, Pending>,
+    known: Vec<HashMap<String, Known>>,
+    lists: Vec<u32>,
+    unlisted: BTreeSet<Row>,
+    /// Per uid, the node that the pod is being bound to.
+    assumed: HashMap<Arc<str>, Arc<str>>,
+    /// Per queue, what its status says that it holds.
+    pub told_allocated: BTreeMap<String, Value>,
+}
+
+impl View {
+    pub fn new(snapshot: Snapshot) -> View {
+        let mut view = View {
+            snapshot,
+            pending: BTreeMap::new(),
+            known: KINDS.iter().map(|_| HashMap::new()).collect(),
+            lists: vec![0; KINDS.len()],
+            unlisted: (0..KINDS.len()).collect(),
+            assumed: HashMap::new(),
+            told_allocated: BTreeMap::new(),
+        };
+        view.keep_default_queue();
+        view
+    }
+
+    /// Whether everything that there is has been listed once; nothing is decided before.
+    pub fn is_complete(&self) -> bool {
+        self.unlisted.is_empty()
+    }
+
+    /// Takes the news in; whether the placement may change by it.
+    pub fn take(&mut self, news: News) -> bool {
+        match news {
+            News::Begin(row) => {
+                self.lists[row] += 1;
+                false
+            }
+            News::Object(row, object) => self.see(row, &object),
+            News::Gone(row, object) => {
+                self.forget(row, &place_of(&object), text(&object, "metadata.uid"));
+                true
+            }
+            News::End(row) => {
+                let stale = self.known[row].iter().filter(|(_, known)| known.list != self.lists[row]);
+                let stale: Vec<_> = stale.map(|(place, known)| (place.clone(), known.uid.clone())).collect();
+                stale.iter().for_each(|(place, uid)| self.forget(row, place, uid));
+                self.unlisted.remove(&row) || !stale.is_empty()
+            }
+            News::Policy(policy) => {
+                let has_changed = self.snapshot.policy != *policy;
+                self.snapshot.policy = *policy;
+                has_changed
+            }
+        }
+    }
+
+    /// Takes in the answer to a write of ours, of an object that is still there.
+    pub fn learn(&mut self, row: Row, object: &Value) {
+        let known = self.known[row].get(&place_of(object));
+        if known.is_some_and(|known| *known.uid == *text(object, "metadata.uid")) {
+            self.see(row, object);
+        }
+    }
+
+    /// From now on the pod counts as bound.
+    pub fn assume(&mut self, pod: &Member, node: &Arc<str>) {
+        self.assumed.insert(pod.uid.clone(), node.clone());
+        self.show_pending(&pod.key);
+    }
+
+    /// It was not bound after all, or nobody knows.
+    pub fn give_up(&mut self, pod: &Member) {
+        self.assumed.remove(&pod.uid);
+        self.show_pending(&pod.key);
+    }
+
+    fn see(&mut self, row: Row, object: &Value) -> bool {
+        let (place, uid) = (place_of(object), text(object, "metadata.uid"));
+        let version = text(object, "metadata.resourceVersion").parse().ok();
+        let essence = essence(KINDS[row].seen_as, object);
+        let list = self.lists[row];
+        let mut is_same = false;
+        if let Some(known) = self.known[row].get_mut(&place).filter(|known| *known.uid == *uid) {
+            known.list = list;
+            // Versions that cannot be compared are those of a server that is not Kubernetes' own; the last word counts.
+            if version.is_some() && known.version.is_some() && version <= known.version {
+                return false;
+            }
+            is_same = known.essence == essence;
+            (known.version, known.essence) = (version, essence);
+        } else {
+            self.known[row].insert(place, Known { uid: uid.into(), version, essence, list });
+        }
+        if row == PODS {
+            return self.see_pod(object, is_same);
+        }
+        if row == QUEUES {
+            let allocated = at(object, "status.allocated").cloned().unwrap_or_default();
+            self.told_allocated.insert(text(object, "metadata.name").to_owned(), allocated);
+        }
+        if !is_same {
+            self.snapshot.see(KINDS[row].seen_as, object);
+        }
+        !is_same
+    }
+
+    fn see_pod(&mut self, object: &Value, is_same: bool) -> bool {
+        let (key, node) = (key_of(object), text(object, "spec.nodeName"));
+        let scheduler = text(object, "spec.schedulerName");
+        let is_ours =
+            self.snapshot.schedulers.iter().chain(&self.snapshot.plain_schedulers).any(|name| name == scheduler);
+        if is_ours && node.is_empty() {
+            let known =
+                self.pending.remove(&key).filter(|known| known.object["metadata"]["uid"] == object["metadata"]["uid"]);
+            let since = known.map_or_else(Instant::now, |known| known.since);
+            self.pending.insert(key.clone(), Pending { object: object.clone(), since });
+            if !is_same {
+                self.show_pending(&key);
+            }
+            return !is_same;
+        }
+        self.pending.remove(&key);
+        let assumed = self.assumed.remove(text(object, "metadata.uid"));
+        if !is_same {
+            self.snapshot.see(Kind::Pod, object);
+        }
+        // What has come as it was assumed is no news.
+        let is_expected =
+            assumed.is_some_and(|assumed| *assumed == *node) && text(object, "metadata.deletionTimestamp").is_empty();
+        !is_same && !is_expected
+    }
+
+    /// Has the snapshot see a pending pod, on the node that it is being bound to.
+    fn show_pending(&mut self, key: &Key) {
+        let Some(pending) = self.pending.get(key) else { return };
+        match self.assumed.get(text(&pending.object, "metadata.uid")) {
+            None => self.snapshot.see(Kind::Pod, &pending.object),
+            Some(node) => {
+                let mut bound = pending.object.clone();
+                bound["spec"]["nodeName"] = (**node).into();
+                self.snapshot.see(Kind::Pod, &bound);
+            }
+        }
+    }
+
+    fn forget(&mut self, row: Row, place: &str, uid: &str) {
+        if self.known[row].get(place).is_none_or(|known| *known.uid != *uid) {
+            return;
+        }
+        self.known[row].remove(place);
+        let (namespace, name) = place.split_once('/').unwrap_or(("", place));
+        self.snapshot.forget(KINDS[row].seen_as, namespace, name);
+        if row == PODS {
+            self.pending.remove(&Key { namespace: namespace.into(), name: name.into() });
+            self.assumed.remove(uid);
+        }
+        if row == QUEUES {
+            self.told_allocated.remove(name);
+            self.keep_default_queue();
+        }
+    }
+
+    fn keep_default_queue(&mut self) {
+        if !self.snapshot.queues.contains_key(DEFAULT_QUEUE) {
+            self.snapshot.see(Kind::Queue, &json!({"metadata": {"name": DEFAULT_QUEUE}}));
+        }
+    }
+}
+
+fn place(namespace: &str, name: &str) -> String {
+    format!("{namespace}/{name}")
+}
+
+fn place_of(object: &Value) -> String {
+    place(text(object, "metadata.namespace"), text(object, "metadata.name"))
+}
+
+pub fn key_of(object: &Value) -> Key {
+    Key { namespace: text(object, "metadata.namespace").into(), name: text(object, "metadata.name").into() }
+}
+
+/// A number that differs when something differs that placing or reporting depends on.
+fn essence(kind: Kind, object: &Value) -> u64 {
+    const METADATA: [&str; 5] =
+        ["metadata.labels", "metadata.annotations", "metadata.deletionTimestamp", "metadata.creationTimestamp", "spec"];
+    let of_status: &[&str] = match kind {
+        Kind::Pod => &["status.phase", "status.nominatedNodeName", "status.startTime"],
+        Kind::Node => &["status.allocatable"],
+        Kind::Queue => &["status.state"],
+        Kind::StorageClass | Kind::PriorityClass => {
+            &["value", "globalDefault", "volumeBindingMode", "allowedTopologies", "provisioner"]
+        }
+        Kind::PodGroup
+        | Kind::DisruptionBudget
+        | Kind::Claim
+        | Kind::Volume
+        | Kind::Namespace
+        | Kind::ResourceQuota
+        | Kind::HyperNode
+        | Kind::Numatopology => &["status"],
+    };
+    let condition = match kind {
+        Kind::Pod => "PodScheduled",
+        Kind::Node => "Ready",
+        _ => "",
+    };
+    let mut digest = Digest(DefaultHasher::new());
+    for path in METADATA.iter().chain(of_status) {
+        if let Some(value) = at(object, path) {
+            // Hashing does not fail.
+            let _ = serde_json::to_writer(&mut digest, value);
+        }
+        digest.0.write_u8(0);
+    }
+    let conditions = at(object, "status.conditions").and_then(Value::as_array).into_iter().flatten();
+    for found in conditions.filter(|found| !condition.is_empty() && text(found, "type") == condition) {
+        for part in ["status", "reason", "message", "lastTransitionTime"] {
+            digest.0.write(text(found, part).as_bytes());
+        }
+    }
+    digest.0.finish()
+}
+
+struct Digest(DefaultHasher);
+
+impl Write for Digest {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::GROUPS;
+    use volley_plan::gang::policy::Policy;
+
+    fn view() -> View {
+        View::new(Snapshot::new(Policy::default(), &["volcano"], &["default-scheduler"]))
+    }
+
+    fn pod(version: u64, node: &str) -> Value {
+        json!({"metadata": {"namespace": "n", "name": "p", "uid": "u", "resourceVersion": version.to_string()},
+            "spec": {"schedulerName": "default-scheduler", "nodeName": node, "containers": [{"name": "c"}]}})
+    }
+
+    fn node_of(view: &View) -> Option<String> {
+        let pod = &view.snapshot.pods[view.snapshot.pods.find(&key_of(&pod(0, "")))?];
+        pod.node.map(|node| view.snapshot.nodes[node].name.to_string())
+    }
+
+    #[test]
+    fn a_bind_is_assumed_until_it_is_confirmed_or_fails() {
+        let mut view = view();
+        assert!(view.take(News::Object(PODS, pod(1, ""))));
+        let member = Member { key: key_of(&pod(1, "")), uid: "u".into() };
+        view.assume(&member, &"a".into());
+        assert_eq!(node_of(&view).as_deref(), Some("a"));
+        let mut told = pod(2, "");
+        told["status"] = json!({"conditions": [{"type": "PodScheduled", "status": "False", "message": "m"}]});
+        view.take(News::Object(PODS, told));
+        assert_eq!(node_of(&view).as_deref(), Some("a"), "an older word does not undo it");
+        view.give_up(&member);
+        assert_eq!(node_of(&view), None);
+        view.assume(&member, &"b".into());
+        assert!(!view.take(News::Object(PODS, pod(3, "b"))), "as it was assumed");
+        assert!(view.pending.is_empty());
+        assert_eq!(node_of(&view).as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn nothing_goes_back_and_what_a_list_does_not_name_is_gone() {
+        let mut view = view();
+        view.take(News::Begin(PODS));
+        view.take(News::Object(PODS, pod(5, "a")));
+        assert!(!view.take(News::Object(PODS, pod(4, ""))));
+        assert!(view.take(News::End(PODS)), "it was the first list");
+        assert_eq!(node_of(&view).as_deref(), Some("a"));
+        view.take(News::Begin(PODS));
+        assert!(view.take(News::End(PODS)));
+        assert_eq!(view.snapshot.pods.len(), 0);
+        view.learn(PODS, &pod(9, "a"));
+        assert_eq!(view.snapshot.pods.len(), 0, "an answer does not bring back what is gone");
+    }
+
+    #[test]
+    fn what_placing_does_not_depend_on_is_no_news() {
+        let mut view = view();
+        let node = |version: u64, beat: &str, ready: &str| {
+            json!({"metadata": {"name": "a", "uid": "a", "resourceVersion": version.to_string()}, "status": {
+                "conditions": [{"type": "Ready", "status": ready, "lastHeartbeatTime": beat}]}})
+        };
+        let row = KINDS.iter().position(|kind| kind.seen_as == Kind::Node).unwrap();
+        assert!(view.take(News::Object(row, node(1, "1", "True"))));
+        assert!(!view.take(News::Object(row, node(2, "2", "True"))));
+        assert!(view.take(News::Object(row, node(3, "2", "False"))));
+        let group = json!({"metadata": {"namespace": "n", "name": "g", "uid": "g", "resourceVersion": "7"}});
+        assert!(view.take(News::Object(GROUPS, group.clone())));
+        assert!(!view.take(News::Object(GROUPS, group)));
+    }
+
+    #[test]
+    fn the_default_queue_is_always_there() {
+        let mut view = view();
+        assert!(view.snapshot.queues.contains_key("default"));
+        let queue = json!({"metadata": {"name": "default", "uid": "q"}, "spec": {"weight": 7}});
+        view.take(News::Object(QUEUES, queue.clone()));
+        assert_eq!(view.snapshot.queues["default"].weight, 7);
+        view.take(News::Gone(QUEUES, queue));
+        assert_eq!(view.snapshot.queues["default"].weight, 1);
+    }
+}

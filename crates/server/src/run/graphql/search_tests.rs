@@ -1,0 +1,181 @@
+//! What the database finds is what asking every run finds.
+
+use super::*;
+use crate::args;
+use crate::database::Database;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::{Config, TestRunner};
+use serde_json::json;
+
+const RUNS: usize = 120;
+const FILTERS: u32 = 400;
+
+fn config(number: usize) -> String {
+    match number % 10 {
+        0 => json!({ "lr": { "value": 0.1 }, "opt": { "value": { "name": "adam" } } }).to_string(),
+        1 => json!({ "lr": { "value": 1 }, "opt": { "value": "sgd" } }).to_string(),
+        2 => json!({ "lr": { "value": "0.1" }, "opt": { "value": ["adam", "sgd"] } }).to_string(),
+        3 => json!({ "lr": { "value": null }, "flag": { "value": true } }).to_string(),
+        4 => r#"{"lr": {"value": NaN}, "opt": {"value": "adam"}}"#.to_owned(),
+        5 => "nonsense".to_owned(),
+        6 => json!({ "lr": 0.1, "flag": { "value": false } }).to_string(),
+        7 => json!({ "opt": { "value": "o'dd \"quoted\" 가" }, "lr": { "value": [0.1, 2] } }).to_string(),
+        8 => json!({ "opt.name": { "value": "adam" }, "lr": { "value": 1e300 } }).to_string(),
+        _ => "{}".to_owned(),
+    }
+}
+
+fn summary(number: usize) -> String {
+    match number % 4 {
+        0 => json!({ "loss": number, "best": { "loss": 0.3 } }).to_string(),
+        1 => json!({ "loss": number as f64 / 7.0 }).to_string(),
+        2 => r#"{"loss": Infinity}"#.to_owned(),
+        _ => json!({ "loss": "diverged" }).to_string(),
+    }
+}
+
+async fn filled() -> (tempfile::TempDir, Database) {
+    let folder = tempfile::tempdir().unwrap();
+    let database = Database::open(&folder.path().join("volley.db").display().to_string()).await.unwrap();
+    let mut write = database.write().await.unwrap();
+    let setup = "INSERT INTO entities (id, name, is_team, created_at) VALUES (1, 'e', 0, 0); \
+                 INSERT INTO users (id, username, name, is_admin, is_service, entity_id, created_at) VALUES (1, 'u', 'u', 1, 0, 1, 0); \
+                 INSERT INTO projects (id, entity_id, name, folded, created_at) VALUES (1, 1, 'p', 'p', 0)";
+    write.script(setup.to_owned()).await.unwrap();
+    for number in 0..RUNS {
+        let sql = "INSERT INTO runs (project_id, name, display_name, tags, config, summary, group_name, job_type, state, \
+                   is_stopped, user_id, created_at, updated_at, heartbeat_at, history_lines, event_lines, log_lines, \
+                   history_keys, system_metrics) VALUES (1, $1, $2, $3, $4, $5, $6, $7, $8, 0, 1, $9, $9, $9, $9, 0, 0, '', '{}')";
+        let group = (number % 3 > 0).then(|| format!("g{}", number % 3));
+        let job = (number % 2 > 0).then(|| "train".to_owned());
+        let state = ["running", "finished", "failed"][number % 3];
+        let tags = ["[]", r#"["a"]"#, r#"["a","b\"c"]"#][number % 3];
+        let args = args![
+            format!("r{number}"),
+            format!("Run {}", number % 7),
+            tags,
+            config(number),
+            summary(number),
+            group,
+            job,
+            state,
+            number * 1_000_000
+        ];
+        write.run(sql, args).await.unwrap();
+    }
+    write.commit().await.unwrap();
+    (folder, database)
+}
+
+fn any_operand() -> impl Strategy<Value = Value> {
+    prop::sample::select(vec![
+        json!(0.1),
+        json!(1),
+        json!(1.0),
+        json!(20),
+        json!(-3),
+        json!(1e300),
+        json!("0.1"),
+        json!("adam"),
+        json!("sgd"),
+        json!("NaN"),
+        json!("o'dd \"quoted\" 가"),
+        json!("running"),
+        json!("finished"),
+        json!("g1"),
+        json!("train"),
+        json!("a"),
+        json!("r7"),
+        json!("Run 3"),
+        json!("u"),
+        json!(null),
+        json!(true),
+        json!(false),
+        json!(["adam", "sgd"]),
+        json!({ "name": "adam" }),
+        json!("1970-01-01T00:00:30"),
+        json!("diverged"),
+        json!(17.0 / 7.0),
+    ])
+}
+
+fn any_test() -> impl Strategy<Value = Value> {
+    let one = (prop::sample::select(vec!["$eq", "$ne", "$gt", "$gte", "$lt", "$lte"]), any_operand())
+        .prop_map(|(operator, operand)| json!({ operator: operand }));
+    let list = (prop::sample::select(vec!["$in", "$nin"]), prop::collection::vec(any_operand(), 0..3))
+        .prop_map(|(operator, operands)| json!({ operator: operands }));
+    prop_oneof![
+        4 => one,
+        2 => list,
+        2 => any_operand().prop_filter("tests are objects", |value| !value.is_object()),
+        1 => any::<bool>().prop_map(|wanted| json!({ "$exists": wanted })),
+        1 => Just(json!({ "$regex": "^[af]" })),
+    ]
+}
+
+fn any_filter() -> impl Strategy<Value = Value> {
+    let fields = vec![
+        "state", "name", "displayName", "tags", "group", "jobType", "username", "createdAt", "historyLineCount",
+        "nothing", "config.lr", "config.lr.value", "config.opt", "config.opt.name", "config.flag", "config.a\"b",
+        "summary_metrics.loss", "summary_metrics.best.loss",
+    ];
+    let field = (prop::sample::select(fields), any_test(), any::<bool>()).prop_map(|(field, test, is_negated)| {
+        if is_negated && test.is_object() { json!({ field: { "$not": test } }) } else { json!({ field: test }) }
+    });
+    field.prop_recursive(3, 12, 3, |inner| {
+        let list = prop::collection::vec(inner.clone(), 0..3);
+        prop_oneof![
+            (prop::sample::select(vec!["$and", "$or", "$nor"]), list).prop_map(|(word, list)| json!({ word: list })),
+            inner.prop_map(|inner| json!({ "$not": inner })),
+        ]
+    })
+}
+
+// PUB-2
+#[tokio::test]
+async fn the_database_finds_what_asking_every_run_finds() {
+    let (_folder, database) = filled().await;
+    let everything = filter::parse("{}").unwrap();
+    let all = store::of_project(&database, 1, condition(&everything, database.dialect(), 1)).await.unwrap();
+    assert_eq!(all.len(), RUNS);
+    let mut runner = TestRunner::new(Config::default());
+    let mut found = 0;
+    for _ in 0..FILTERS {
+        let text = any_filter().new_tree(&mut runner).unwrap().current().to_string();
+        let filter = filter::parse(&text).unwrap();
+        let expected: Vec<i64> =
+            all.iter().filter(|run| filter.passes(&Fields::of(run).reader())).map(|run| run.id).collect();
+        let by = ByAge { project: 1, is_falling: false, after: None, limit: RUNS + 1 };
+        let page = passing_by_age(&database, by, &filter).await.unwrap();
+        assert_eq!(page.iter().map(|run| run.id).collect::<Vec<_>>(), expected, "{text}");
+        let exact = condition(&filter, database.dialect(), 1);
+        if exact.is_exact {
+            let count = store::count_passing(&database, 1, exact).await.unwrap();
+            assert_eq!(usize::try_from(count).unwrap(), expected.len(), "{text}");
+        }
+        found += expected.len();
+    }
+    assert!(found > 0, "some filter must find something");
+}
+
+// PUB-2
+#[tokio::test]
+async fn pages_of_what_passes_follow_each_other_without_gaps() {
+    let (_folder, database) = filled().await;
+    let filter = filter::parse(r#"{"config.opt": "adam", "tags": {"$ne": "b\"c"}}"#).unwrap();
+    for is_falling in [false, true] {
+        let by = |after, limit| ByAge { project: 1, is_falling, after, limit };
+        let whole = passing_by_age(&database, by(None, RUNS), &filter).await.unwrap();
+        let (mut pages, mut after) = (Vec::new(), None);
+        loop {
+            let page = passing_by_age(&database, by(after, 3), &filter).await.unwrap();
+            let Some(last) = page.last() else { break };
+            after = Some(last.id);
+            pages.extend(page);
+        }
+        let ids = |runs: &[Record]| runs.iter().map(|run| run.id).collect::<Vec<_>>();
+        assert!(!whole.is_empty());
+        assert_eq!(ids(&pages), ids(&whole));
+    }
+}

@@ -1,0 +1,103 @@
+//! `volley why`: why a job waits, or how it fares, in one sentence with numbers; what would help; what was so before.
+//!
+//! `observe` lists what is needed from any cluster, `plan::why` decides, `show` prints.
+
+pub mod observe;
+mod show;
+
+use crate::home::Home;
+use crate::output::Output;
+use crate::target::{NamespaceArgs, TargetArgs, block_on};
+use anyhow::{Context, Result, anyhow};
+use clap::Args;
+use jiff::Timestamp;
+use observe::Subject;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use volley_plan::gang::policy::Policy;
+use volley_plan::why::history;
+use volley_plan::why::world::Change;
+
+const EXAMPLES: &str = "\
+Examples:
+  volley why train                            why is it not running, and what would help
+  volley why pytorchjob/train -o json         the same as fields
+  volley why train --what-if gpus=+4          would it run with four more GPUs?
+  volley why train --what-if nodes=+2 --what-if without=other
+  volley why train --what-if queue.research.capability.gpu=16
+  volley why train --history                  the reasons over time
+
+A job is a vcjob, pytorchjob or one of its siblings, a job, pod, podgroup, deployment, statefulset or replicaset. It works on
+any Kubernetes: it only reads.";
+
+/// Say why a job is not running, what would unblock it, and when
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Why {
+    /// The job, as NAME or KIND/NAME
+    #[arg(value_name = "JOB")]
+    job: String,
+    /// Ask about a changed cluster: gpus=+4, cpu=+16, nodes=+2, queue.NAME.capability.gpu=16 or without=JOB; may be repeated
+    #[arg(long = "what-if", value_name = "CHANGE", value_parser = Change::parse, conflicts_with = "history")]
+    changes: Vec<Change>,
+    /// Print the reasons over time, as the job's PodGroup has kept them
+    #[arg(long)]
+    history: bool,
+    /// A Volcano scheduler configuration to go by [default: the cluster's, if it has one, else volley's own]
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    namespace: NamespaceArgs,
+    #[command(flatten)]
+    target: TargetArgs,
+}
+
+impl Why {
+    pub fn run(self, home: &Home) -> Result<ExitCode> {
+        block_on(async {
+            let cluster = self.target.connect(home).await?;
+            let namespace = cluster.namespace(&self.namespace).to_owned();
+            let subject = Subject::find(&cluster, &namespace, &self.job).await?;
+            if self.history {
+                let group = subject.group.clone().ok_or_else(|| {
+                    anyhow!(
+                        "{} has no PodGroup, so no history is kept of it\nhint: `volley why {}` says how it is now",
+                        subject.full_name(),
+                        self.job
+                    )
+                })?;
+                self.output.print(&show::History::new(&subject, history::told(&group, &subject.events)))?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            let policy = match &self.policy {
+                Some(file) => read_policy(file)?,
+                None => observe::policy(&cluster).await,
+            };
+            let (world, notes) = observe::world(&cluster).await?;
+            notes.iter().for_each(|note| eprintln!("note: {note}"));
+            let now = Timestamp::now();
+            let answer = subject.ask(&world, &policy, now);
+            let mut shown = show::Shown::new(answer, now);
+            if !self.changes.is_empty() {
+                let mut changed = world.clone();
+                for change in &self.changes {
+                    change.make(&mut changed, &namespace).map_err(|problem| anyhow!("--what-if: {problem}"))?;
+                }
+                shown.what_if(&self.changes, subject.ask(&changed, &policy, now));
+            }
+            self.output.print(&shown)?;
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+}
+
+/// A scheduler configuration from a file; what has no meaning here is told.
+pub fn read_policy(file: &Path) -> Result<Policy> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("failed to read `{}`", file.display()))?;
+    let value = serde_saphyr::from_str(&text).with_context(|| format!("`{}` is not YAML", file.display()))?;
+    let (policy, warnings) = Policy::read(&value).with_context(|| format!("`{}` cannot be used", file.display()))?;
+    warnings.iter().for_each(|warning| eprintln!("note: `{}`: {warning}", file.display()));
+    Ok(policy)
+}

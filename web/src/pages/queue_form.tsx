@@ -1,0 +1,135 @@
+/** The config of a queue as a form: the text, and a tile for each template variable found in it. */
+import { useMemo, useRef } from "react";
+import type { Variable } from "../api/generated";
+import { toObject, toText, toValue, variablesIn } from "../documents";
+import { Button } from "../parts/basic";
+import { Editor, type Language } from "../parts/editor";
+import { Segmented, SelectField, TextField } from "../parts/form";
+import { useText } from "../text";
+import { type Schema, schemaOf } from "./queue_data";
+import { NEW_VARIABLE, type VariableDraft } from "./templates";
+
+export type ConfigForm = { text: string; language: Language; variables: Record<string, VariableDraft> };
+
+export const draftOf = (variable: Variable): VariableDraft => {
+  const { type, minimum, maximum, enum: options, default: fallback } = schemaOf(variable);
+  const text = (value: unknown) => (value === undefined || value === null ? "" : String(value));
+  return {
+    type,
+    minimum: text(minimum),
+    maximum: text(maximum),
+    options: (options ?? []).map(String).join(", "),
+    default: text(fallback),
+    description: variable.description ?? "",
+  };
+};
+
+/** What the server is sent, or null while the text cannot be read. */
+export function submissionOf(form: ConfigForm): { config: string; templateVariables: string } | null {
+  const config = toObject(form.text);
+  if (!config) return null;
+  const variables = [...variablesIn(config)].map((name) => [name, declared(form.variables[name] ?? NEW_VARIABLE)]);
+  return { config: JSON.stringify(config), templateVariables: JSON.stringify(Object.fromEntries(variables)) };
+}
+
+function declared(draft: VariableDraft): { schema: Schema; description?: string } {
+  const value = (text: string): unknown =>
+    draft.type === "string" ? text : draft.type === "boolean" ? text === "true" : Number(text);
+  const isNumber = draft.type === "integer" || draft.type === "number";
+  const schema: Schema = { type: draft.type };
+  if (isNumber && draft.minimum !== "") schema.minimum = Number(draft.minimum);
+  if (isNumber && draft.maximum !== "") schema.maximum = Number(draft.maximum);
+  if (draft.type === "string" && draft.options.trim() !== "")
+    schema.enum = draft.options.split(",").map((option) => option.trim());
+  if (draft.default !== "") schema.default = value(draft.default);
+  return { schema, ...(draft.description === "" ? {} : { description: draft.description }) };
+}
+
+export function ConfigFields({ form, change }: { form: ConfigForm; change: (changes: Partial<ConfigForm>) => void }) {
+  const t = useText();
+  const tiles = useRef<HTMLDivElement>(null);
+  const read = useMemo(() => toValue(form.text), [form.text]);
+  const names = useMemo(() => [...variablesIn(read?.value)], [read]);
+  const choose = (language: Language) => change(read ? { language, text: toText(read.value, language) } : { language });
+  const parse = () => tiles.current?.querySelector("select")?.focus();
+  return (
+    <>
+      <div className="field">
+        <div className="field-head">
+          <span className="label">{t.configuration}</span>
+          <Segmented
+            label={t.language}
+            value={form.language}
+            choices={[
+              ["yaml", "YAML"],
+              ["json", "JSON"],
+            ]}
+            onChoose={choose}
+          />
+        </div>
+        <Editor label={t.configuration} value={form.text} language={form.language} onChange={(text) => change({ text })} />
+        <p className="hint">
+          {t.macroHint} <code>{"${image_uri}"}</code> <code>{"${run_id}"}</code> · {t.variableHint} <code>{"'{{gpus}}'"}</code>
+        </p>
+      </div>
+      <div className="parse">
+        <Button icon="code" onClick={parse}>
+          {t.parse}
+        </Button>
+        <span role="status" className={read ? "faint" : "error"}>
+          {read ? t.variablesFound(names.length) : t.unreadable}
+        </span>
+      </div>
+      <div ref={tiles} className="tiles">
+        {names.map((name) => (
+          <Tile
+            key={name}
+            name={name}
+            draft={form.variables[name] ?? NEW_VARIABLE}
+            onDraft={(draft) =>
+              change({ variables: { ...form.variables, [name]: { ...NEW_VARIABLE, ...form.variables[name], ...draft } } })
+            }
+          />
+        ))}
+      </div>
+    </>
+  );
+}
+
+function Tile({
+  name,
+  draft,
+  onDraft,
+}: {
+  name: string;
+  draft: VariableDraft;
+  onDraft: (draft: Partial<VariableDraft>) => void;
+}) {
+  const t = useText();
+  const isNumber = draft.type === "integer" || draft.type === "number";
+  const types = (["string", "integer", "number", "boolean"] as const).map((type) => ({ value: type, label: t.types[type] }));
+  return (
+    <fieldset className="tile">
+      <legend>
+        <code className="chip">{`{{${name}}}`}</code>
+      </legend>
+      <SelectField
+        label={t.type}
+        value={draft.type}
+        choices={types}
+        onText={(type) => onDraft({ type: type as VariableDraft["type"] })}
+      />
+      {isNumber && (
+        <TextField label={t.minimum} inputMode="decimal" value={draft.minimum} onText={(minimum) => onDraft({ minimum })} />
+      )}
+      {isNumber && (
+        <TextField label={t.maximum} inputMode="decimal" value={draft.maximum} onText={(maximum) => onDraft({ maximum })} />
+      )}
+      {draft.type === "string" && (
+        <TextField label={t.options} hint={t.optionsHint} value={draft.options} onText={(options) => onDraft({ options })} />
+      )}
+      <TextField label={t.default} value={draft.default} onText={(value) => onDraft({ default: value })} />
+      <TextField label={t.description} value={draft.description} onText={(description) => onDraft({ description })} />
+    </fieldset>
+  );
+}

@@ -1,0 +1,125 @@
+// A real `volley server` and a real browser for the tests, and the few requests by which tests make what the page shows.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { chromium } from "playwright-core";
+
+/** Generous, because machines that build are busy; a test that waits longer has found a fault. */
+export const PATIENCE_MS = 60_000;
+const VOLLEY = process.env.VOLLEY ?? join(import.meta.dirname, "../../target/debug/volley");
+const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
+
+export class Server {
+  static async start() {
+    const server = new Server();
+    server.home = mkdtempSync(join(tmpdir(), "volley-web-"));
+    await server.listen("127.0.0.1:0");
+    server.key = readFileSync(join(server.home, "server/api-key"), "utf8").trim();
+    return server;
+  }
+
+  async listen(address) {
+    const env = { ...process.env, VOLLEY_HOME: this.home };
+    this.process = spawn(VOLLEY, ["server", "--listen", address, "--user", "alice"], {
+      env,
+      stdio: ["ignore", "ignore", "pipe"],
+    });
+    const told = [];
+    for await (const line of createInterface({ input: this.process.stderr })) {
+      told.push(line);
+      const found = /listening on (http:\/\/\S+)/.exec(line);
+      if (!found) continue;
+      this.url = found[1];
+      this.process.stderr.resume();
+      return;
+    }
+    throw new Error(`the server did not start:\n${told.join("\n")}`);
+  }
+
+  async stop() {
+    const ended = once(this.process, "exit");
+    this.process.kill("SIGTERM");
+    await ended;
+  }
+
+  /** At the same address, with the same data. */
+  async comeBack() {
+    await this.listen(new URL(this.url).host);
+  }
+
+  async end() {
+    await this.stop();
+    rmSync(this.home, { recursive: true });
+  }
+
+  async send(method, path, body, key = this.key) {
+    const headers = { "content-type": "application/json", authorization: `Bearer ${key}` };
+    const response = await fetch(this.url + path, { method, headers, body: body && JSON.stringify(body) });
+    const text = await response.text();
+    assert.ok(response.ok, `${method} ${path}: ${response.status} ${text}`);
+    return JSON.parse(text);
+  }
+
+  async graphql(query, variables = {}, key = this.key) {
+    return (await this.send("POST", "/graphql", { query, variables }, key)).data;
+  }
+}
+
+export async function startBrowser() {
+  return chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+}
+
+/** A window of its own; whatever the page complains about, the content policy among it, fails the test. */
+export async function open(browser, server, options = {}) {
+  const context = await browser.newContext({
+    viewport: { width: 1280, height: 860 },
+    locale: "en-US",
+    reducedMotion: "reduce",
+    ...options,
+  });
+  const page = await context.newPage();
+  page.setDefaultTimeout(PATIENCE_MS);
+  page.setDefaultNavigationTimeout(PATIENCE_MS);
+  page.complaints = [];
+  page.on("pageerror", (error) => page.complaints.push(String(error)));
+  page.on("console", (message) => message.type() === "error" && !isExpected(message) && page.complaints.push(message.text()));
+  page.on("request", (request) => {
+    if (!request.url().startsWith(server.url) && !request.url().startsWith("data:"))
+      page.complaints.push(`asked for ${request.url()}`);
+  });
+  return page;
+}
+
+/** The browser tells of every answer that is not 200, also of those that the page shows to its user. */
+const isExpected = (message) => message.text().startsWith("Failed to load resource");
+
+export async function close(page) {
+  assert.deepEqual(page.complaints, []);
+  await page.context().close();
+}
+
+export async function signIn(page, server, key = server.key, path = "/launch") {
+  await page.goto(server.url + path);
+  await page.locator("input[type=password]").fill(key);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("navigation", { name: "Main" }).waitFor();
+}
+
+/** As `signIn`, without the form. */
+export async function enter(page, server) {
+  const answer = await page.context().request.post(`${server.url}/api/v1/session`, { data: { key: server.key } });
+  assert.ok(answer.ok(), await answer.text());
+}
+
+/** Pastes over what an editor holds. */
+export async function write(page, label, text) {
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  await page.evaluate((text) => navigator.clipboard.writeText(text), text);
+  await page.getByRole("textbox", { name: label }).click();
+  await page.keyboard.press("ControlOrMeta+a");
+  await page.keyboard.press("ControlOrMeta+v");
+}
