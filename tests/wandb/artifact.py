@@ -8,6 +8,7 @@ pathlib.Path("data/sub").mkdir(parents=True, exist_ok=True)
 pathlib.Path("data/a.txt").write_text("one")
 pathlib.Path("data/sub/b c.txt").write_text("two")
 
+# ART-1, ART-8
 with wandb.init(project="p") as run:
     artifact = wandb.Artifact("things", type="dataset", metadata={"k": 1}, description="some things")
     artifact.add_dir("data")
@@ -15,6 +16,7 @@ with wandb.init(project="p") as run:
     logged = run.log_artifact(artifact, aliases=["best"]).wait()
     assert logged.version == "v0" and set(logged.aliases) == {"best", "latest"}, (logged.version, logged.aliases)
 
+# ART-2, ART-3, ART-4
 with wandb.init(project="p") as run:
     same = wandb.Artifact("things", type="dataset")
     same.add_dir("data")
@@ -24,12 +26,14 @@ with wandb.init(project="p") as run:
     changed = wandb.Artifact("things", type="dataset")
     changed.add_dir("data")
     assert run.log_artifact(changed).wait().version == "v1"
+    # ART-9
     used = run.use_artifact("things:best")
     assert used.version == "v0"
     with used.get_entry("sub/b c.txt").download() and open(used.get_entry("sub/b c.txt").download()) as file:
         assert file.read() == "two"
     run_id = run.id
 
+# ART-11, ART-13, ART-14, ART-15
 api = wandb.Api()
 artifact = api.artifact("alice/p/things:latest")
 assert artifact.version == "v1" and artifact.type == "dataset"

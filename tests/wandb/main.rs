@@ -5,9 +5,11 @@
 
 #![expect(clippy::panic, reason = "a test that panics is a test that fails")]
 
+mod documents;
 mod events;
 mod http;
 mod people;
 mod postgres;
+mod protocol;
 mod python;
 mod support;

@@ -1,36 +1,77 @@
 //! What W&B's package does, on both databases.
 
-use crate::support::{Engine, KEY, Running, USER, succeed, told};
+use crate::support::{Client, Engine, KEY, Running, USER, succeed, told};
 
-/// One test on each engine.
-macro_rules! on_both {
-    ($($(#[$note:meta])* $name:ident => $check:expr;)*) => {
+/// One test on each engine with the newest package, and one with the older package. The scripts name the rules.
+macro_rules! on_all {
+    ($($name:ident => $check:expr;)*) => {
         mod sqlite {
-            $($(#[$note])* #[test] fn $name() { ($check)(&super::Running::start(super::Engine::Sqlite)); })*
+            use super::{Engine, Running, resume, script};
+            $(#[test] fn $name() { $check(&Running::start(Engine::Sqlite)); })*
         }
         mod postgres {
-            $($(#[$note])* #[test] fn $name() { ($check)(&super::Running::start(super::Engine::Postgres)); })*
+            use super::{Engine, Running, resume, script};
+            $(#[test] fn $name() { $check(&Running::start(Engine::Postgres)); })*
+        }
+        mod older {
+            use super::{Client, Engine, Running, resume, script};
+            $(#[test] fn $name() { $check(&Running::start_for(Engine::Sqlite, Client::Older)); })*
         }
     };
 }
 
-on_both! {
-    // AUTH-1, AUTH-3, AUTH-4
-    login_prints_the_user_and_a_wrong_key_the_servers_message => super::login;
-    // RUN-1 to RUN-9, FS-1 to FS-11, FILE-1 to FILE-6, PUB-1 to PUB-9
-    a_run_is_logged_and_read_back => |running: &super::Running| drop(running.script("run.py"));
-    // RUN-8, RUN-9
-    a_run_is_resumed_and_an_offline_one_synced => super::resume;
-    // QUE-1 to QUE-10, PUSH-1 to PUSH-8
-    queues_are_made_filled_and_deleted => |running: &super::Running| drop(running.script("queues.py"));
-    // ART-1 to ART-18, JOB-1 to JOB-4
-    artifacts_and_jobs_are_made_and_read => super::artifacts;
-    // SWP-1 to SWP-4
-    a_sweep_is_searched_by_an_agent => |running: &super::Running| drop(running.script("sweep.py"));
-    // HTTP-2, HTTP-6, FEAT-4: W&B's own check of a server.
-    the_server_passes_wandb_verify => |running: &super::Running| drop(super::succeed(running.client("wandb").args(["verify", "--host", &running.url])));
-    // AGT-1 to AGT-14
-    a_launch_agent_runs_what_was_launched => |running: &super::Running| drop(running.script("launch.py"));
+fn script(name: &'static str) -> impl Fn(&Running) {
+    move |running| drop(running.script(name))
+}
+
+// AUTH-1, AUTH-3, AUTH-4
+#[test]
+fn login_prints_the_user_and_a_wrong_key_the_servers_message() {
+    for client in [Client::Newest, Client::Older] {
+        login(&Running::start_for(Engine::Sqlite, client));
+    }
+}
+
+on_all! {
+    a_run_is_logged_and_read_back => script("run.py");
+    a_run_is_resumed_and_an_offline_one_synced => resume;
+    queues_are_made_filled_and_deleted => script("queues.py");
+    artifacts_are_made_and_read => script("artifact.py");
+    artifacts_are_linked_and_collections_changed => script("portfolios.py");
+    a_sweep_is_searched_by_an_agent => script("sweep.py");
+    a_launch_agent_runs_what_was_launched => script("launch.py");
+}
+
+// RUN-6, AUTH-6
+#[test]
+fn runs_are_rewound_forked_and_shared() {
+    Running::start(Engine::Sqlite).script("branch.py");
+}
+
+// FS-2, PUB-3, PUB-4, PUB-5
+#[test]
+fn a_hundred_thousand_rows_are_all_there() {
+    Running::start(Engine::Sqlite).script("many.py");
+}
+
+// SWP-3, LA-W-5
+#[test]
+fn sweeps_are_searched_by_every_method_and_stopped_early() {
+    Running::start(Engine::Sqlite).script("sweeps.py");
+}
+
+#[test]
+fn jobs_come_from_images_and_repositories_and_are_launched() {
+    Running::start(Engine::Sqlite).script("jobs.py");
+}
+
+// HTTP-2, HTTP-6, FEAT-4: W&B's own check of a server.
+#[test]
+fn the_server_passes_wandb_verify() {
+    for client in [Client::Newest, Client::Older] {
+        let running = Running::start_for(Engine::Sqlite, client);
+        succeed(running.client("wandb").args(["verify", "--host", &running.url]));
+    }
 }
 
 fn login(running: &Running) {
@@ -55,17 +96,4 @@ fn resume(running: &Running) {
         .expect("an offline run");
     succeed(running.client("wandb").arg("sync").arg(folder));
     running.script("synced.py");
-}
-
-fn artifacts(running: &Running) {
-    running.script("artifact.py");
-    let create = ["job", "create", "-p", "jobs", "-e", USER, "-n", "hello", "image", "busybox:1"];
-    let said = succeed(running.client("wandb").args(create));
-    assert!(said.contains("Created job"), "{said}");
-    let said = succeed(running.client("wandb").args(create));
-    assert!(said.contains("No changes"), "{said}");
-    let said = succeed(running.client("wandb").args(["job", "list", "-p", "jobs", "-e", USER]));
-    assert!(said.contains("hello"), "{said}");
-    let said = succeed(running.client("wandb").args(["job", "describe", "alice/jobs/hello:latest"]));
-    assert!(said.contains("busybox:1"), "{said}");
 }

@@ -5,6 +5,7 @@ import wandb
 with wandb.init(project="p", id="again") as run:
     for _ in range(5):
         run.log({"x": 1})
+# RUN-8, RUN-9
 with wandb.init(project="p", id="again", resume="must") as run:
     assert run.resumed and run.starting_step == 5, run.starting_step
     for _ in range(5):

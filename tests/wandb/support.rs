@@ -19,7 +19,17 @@ pub enum Engine {
     Postgres,
 }
 
+/// Which of W&B's packages; each has an environment of its own.
+#[derive(Clone, Copy, Debug)]
+pub enum Client {
+    Newest,
+    /// From about a year and a half before the newest.
+    Older,
+}
+
 pub struct Running {
+    /// The package that `client` and `script` use.
+    pub uses: Client,
     server: Option<Server>,
     pub url: String,
     pub home: TempDir,
@@ -51,12 +61,33 @@ impl Running {
         };
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         let server = runtime.block_on(Server::start(settings)).expect("the server starts");
-        Running { url: server.url().to_owned(), server: Some(server), home, runtime, _postgres: postgres }
+        Running {
+            uses: Client::Newest,
+            url: server.url().to_owned(),
+            server: Some(server),
+            home,
+            runtime,
+            _postgres: postgres,
+        }
+    }
+
+    pub fn start_for(engine: Engine, uses: Client) -> Running {
+        let mut running = Running::start(engine);
+        running.uses = uses;
+        running
     }
 
     /// Runs a program of W&B's environment in a clean home; its output is shown if it fails.
     pub fn client(&self, program: &str) -> Command {
-        let bin = repository().join(".cache/wandb/bin");
+        self.client_of(self.uses, program)
+    }
+
+    fn client_of(&self, client: Client, program: &str) -> Command {
+        let venv = match client {
+            Client::Newest => ".cache/wandb",
+            Client::Older => ".cache/wandb-older",
+        };
+        let bin = repository().join(venv).join("bin");
         let home = self.home.path().join("client");
         std::fs::create_dir_all(&home).expect("a home for the client");
         let mut command = Command::new(bin.join(program));
@@ -74,8 +105,12 @@ impl Running {
 
     /// Runs one of the scripts beside this file.
     pub fn script(&self, name: &str) -> String {
+        self.script_of(self.uses, name)
+    }
+
+    pub fn script_of(&self, client: Client, name: &str) -> String {
         let path = repository().join("tests/wandb").join(name);
-        succeed(self.client("python").arg(path))
+        succeed(self.client_of(client, "python").arg(path))
     }
 }
 

@@ -11,6 +11,7 @@ def train():
         run.log({"loss": run.config["a"] * run.config["b"]})
 
 
+# SWP-1, SWP-3, SWP-4, LA-W-3
 config = {"method": "grid", "metric": {"name": "loss", "goal": "minimize"},
           "parameters": {"a": {"values": [1, 2]}, "b": {"values": [3, 4]}}}
 sweep = wandb.sweep(config, project="p", entity="alice")

@@ -26,6 +26,25 @@ pub struct Push<'a> {
     pub author: &'a str,
     /// Whether the submitter manages the queue, and may therefore replace what its template fixes.
     pub may_override: bool,
+    /// The item whose process was preempted and for which this one goes on.
+    pub prior: Option<Prior>,
+}
+
+/// What an item that goes on for another takes over from it, whatever its own spec says.
+#[derive(Clone, Debug)]
+pub struct Prior {
+    pub spec: Value,
+    pub values: Value,
+    pub priority: i64,
+    /// Which attempt it was, counted from 0.
+    pub attempt: i64,
+}
+
+/// The run that a spec goes on with after its process was preempted; an agent counts how often that was.
+pub fn resumed_run(spec: &str) -> Option<String> {
+    let spec: Value = serde_json::from_str(spec).ok()?;
+    spec.get("_resume_count").and_then(Value::as_i64).filter(|count| *count > 0)?;
+    spec.get("run_id").and_then(Value::as_str).map(str::to_owned)
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +54,7 @@ pub struct Resolved {
     pub priority: i64,
     /// What items are taken by; the same for all where the queue has no priorities.
     pub rank: i64,
+    pub attempt: i64,
 }
 
 /// Critical, high, medium, low.
@@ -70,6 +90,9 @@ fn sentences(problems: &[Problem]) -> String {
 pub fn resolve(template: &Template, push: &Push<'_>) -> Result<Resolved, Refusal> {
     let mut spec: Map<String, Value> =
         serde_json::from_str(push.spec).map_err(|error| Refusal::Spec(error.to_string()))?;
+    if let Some(prior) = &push.prior {
+        return Ok(resumed(template, push, prior, spec));
+    }
     let priority = priority(template, push.priority)?;
     let given = given(push.values)?;
     let values = template::values(&template.variables, &given).map_err(Refusal::Template)?;
@@ -92,8 +115,31 @@ pub fn resolve(template: &Template, push: &Push<'_>) -> Result<Resolved, Refusal
     if !has_author {
         spec.insert("author".to_owned(), Value::from(push.author));
     }
-    let rank = if template.has_priorities { priority } else { PRIORITY_DEFAULT };
-    Ok(Resolved { spec: Value::Object(spec), values: Value::from_iter(values), priority, rank })
+    let rank = rank(template, priority);
+    Ok(Resolved { spec: Value::Object(spec), values: Value::from_iter(values), priority, rank, attempt: 0 })
+}
+
+/// The same work once more: as it was resolved before, and without a key that may have been in the spec.
+fn resumed(template: &Template, push: &Push<'_>, prior: &Prior, mut spec: Map<String, Value>) -> Resolved {
+    spec.remove("_wandb_api_key");
+    for kept in ["resource", "resource_args", "author"] {
+        if let Some(value) = prior.spec.get(kept) {
+            spec.insert(kept.to_owned(), value.clone());
+        }
+    }
+    let asked = push.priority.filter(|priority| template.has_priorities && PRIORITIES.contains(priority));
+    let priority = asked.unwrap_or(prior.priority);
+    Resolved {
+        spec: Value::Object(spec),
+        values: prior.values.clone(),
+        priority,
+        rank: rank(template, priority),
+        attempt: prior.attempt + 1,
+    }
+}
+
+fn rank(template: &Template, priority: i64) -> i64 {
+    if template.has_priorities { priority } else { PRIORITY_DEFAULT }
 }
 
 fn priority(template: &Template, given: Option<i64>) -> Result<i64, Refusal> {
@@ -139,7 +185,7 @@ mod tests {
     }
 
     fn push(spec: &str) -> Push<'_> {
-        Push { spec, values: None, priority: None, author: "alice", may_override: false }
+        Push { spec, values: None, priority: None, author: "alice", may_override: false, prior: None }
     }
 
     // PUSH-3, PUSH-4, PUSH-7, QUE-11
@@ -155,7 +201,7 @@ mod tests {
         assert_eq!((resolved.priority, resolved.rank), (2, 2));
     }
 
-    // PUSH-3
+    // PUSH-3, LA-Q-5, LA-Q-7, LA-Q-8
     #[test]
     fn own_arguments_replace_the_queues_but_not_those_of_a_template() {
         let spec = r#"{"resource_args":{"kubernetes":{"x":1}},"author":"bob","resource":"kubernetes"}"#;
@@ -167,6 +213,28 @@ mod tests {
         assert!(resolve(&templated, &Push { may_override: true, ..push(spec) }).is_ok());
     }
 
+    // PUSH-9, LA-L-25, LA-L-26
+    #[test]
+    fn what_goes_on_after_preemption_keeps_priority_values_and_author() {
+        let queue = Template { has_priorities: true, ..queue(r#"{"n": {"schema": {"type": "integer"}}}"#) };
+        let first = Push { values: Some(r#"{"n": 4}"#), priority: Some(0), ..push(SPEC) };
+        let first = resolve(&queue, &first).unwrap();
+        let prior = Prior { spec: first.spec.clone(), values: first.values.clone(), priority: 0, attempt: 0 };
+        // As an agent pushes it: the resolved spec, its run, its count, perhaps with a key in it.
+        let mut again = first.spec.clone();
+        again["run_id"] = json!("r1");
+        again["_resume_count"] = json!(1);
+        again["_wandb_api_key"] = json!("secret");
+        again["author"] = json!("agent");
+        let text = again.to_string();
+        assert_eq!(resumed_run(&text).as_deref(), Some("r1"));
+        assert_eq!(resumed_run(SPEC), None);
+        let second = resolve(&queue, &Push { prior: Some(prior), author: "agent", ..push(&text) }).unwrap();
+        assert_eq!((second.priority, second.rank, second.attempt), (0, 0, 1));
+        assert_eq!((&second.values, &second.spec["resource_args"]), (&first.values, &first.spec["resource_args"]));
+        assert_eq!((&second.spec["author"], second.spec.get("_wandb_api_key")), (&json!("alice"), None));
+    }
+
     // PUSH-3
     #[test]
     fn without_any_resource_nothing_can_run() {
@@ -175,7 +243,7 @@ mod tests {
         assert_eq!(own.spec["resource_args"], json!({}));
     }
 
-    // PUSH-5, L-6
+    // PUSH-5, LA-L-6
     #[test]
     fn priorities_need_a_queue_that_has_them() {
         let plain = queue("{}");
@@ -195,7 +263,7 @@ mod tests {
         assert!(resolve(&queue("{}"), &Push { values: Some("null"), ..push(SPEC) }).is_ok());
     }
 
-    // LP-2, R-6
+    // LA-R-6
     #[test]
     fn a_secret_is_not_shown() {
         assert_eq!(shown(json!({"_wandb_api_key": "abc", "x": 1})), json!({"_wandb_api_key": "<redacted>", "x": 1}));

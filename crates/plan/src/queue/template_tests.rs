@@ -18,7 +18,7 @@ fn codes(problems: &[Problem]) -> Vec<(&str, Code)> {
     problems.iter().map(|problem| (problem.variable.as_str(), problem.code)).collect()
 }
 
-// QUE-3, T-3
+// QUE-3, LA-T-3
 #[test]
 fn variables_are_read_in_order_with_their_schema_as_text() {
     let variables = declare(VARIABLES).unwrap();
@@ -31,7 +31,7 @@ fn variables_are_read_in_order_with_their_schema_as_text() {
     }
 }
 
-// T-11
+// LA-T-11
 #[test]
 fn a_declaration_that_could_never_work_is_refused() {
     for wrong in [
@@ -48,7 +48,7 @@ fn a_declaration_that_could_never_work_is_refused() {
     }
 }
 
-// PUSH-4, T-4, T-14
+// PUSH-4, LA-T-4, LA-T-14
 #[test]
 fn each_violation_has_its_own_code_and_all_are_told() {
     let variables = declare(VARIABLES).unwrap();
@@ -78,7 +78,7 @@ fn each_violation_has_its_own_code_and_all_are_told() {
     assert_eq!(told[0].sentence, "template variable `gpus` must be at most 8, but got 9");
 }
 
-// T-7, T-8, T-9, T-12
+// LA-T-7, LA-T-8, LA-T-9, LA-T-12
 #[test]
 fn a_whole_token_takes_the_value_and_a_part_is_written_out() {
     let values = BTreeMap::from([("n".into(), json!(5)), ("s".into(), json!("{{n}} ${x}"))]);
@@ -96,7 +96,7 @@ fn a_whole_number_given_as_a_float_becomes_an_integer() {
     assert_eq!(values["n"].to_string(), "2");
 }
 
-// T-10
+// LA-T-10
 #[test]
 fn undeclared_tokens_and_tokens_in_keys_are_found() {
     let variables = declare(VARIABLES).unwrap();
@@ -115,7 +115,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    // T-4: whatever is accepted renders, and no token of the queue is left.
+    // LA-T-4: whatever is accepted renders, and no token of the queue is left.
     #[test]
     fn what_is_accepted_renders(kind in any_value(), gpus in any_value(), rate in any_value()) {
         let variables = declare(VARIABLES).unwrap();

@@ -1,5 +1,6 @@
 //! What a tracked run is: its state, the lines of its streams, its history's keys, and how runs are searched.
 
+pub mod branch;
 pub mod console;
 pub mod filter;
 pub mod history;

@@ -70,6 +70,14 @@ pub fn after_post(before: State, word: Word) -> State {
     }
 }
 
+/// The same for one of several processes that share a run. Its life does not undo that the run was ended by another.
+pub fn after_shared_post(before: State, word: Word) -> State {
+    match word {
+        Word::Alive | Word::Preempting if before.has_ended() => before,
+        Word::Alive | Word::Preempting | Word::Ended { .. } => after_post(before, word),
+    }
+}
+
 /// The state of a run that says nothing, at `now`.
 pub fn after_silence(before: State, heartbeat: Timestamp, now: Timestamp) -> State {
     let is_silent = now.duration_since(heartbeat) > SILENCE_MAX;
@@ -107,6 +115,14 @@ mod tests {
         assert_eq!(after_post(State::Finished, Word::Alive), State::Running);
         assert_eq!(after_post(State::Crashed, Word::Alive), State::Running);
         assert_eq!(after_post(State::Preempting, Word::Alive), State::Preempting);
+    }
+
+    // AUTH-6
+    #[test]
+    fn a_process_that_shares_a_run_does_not_bring_it_back_to_life() {
+        assert_eq!(after_shared_post(State::Finished, Word::Alive), State::Finished);
+        assert_eq!(after_shared_post(State::Pending, Word::Alive), State::Running);
+        assert_eq!(after_shared_post(State::Running, Word::Ended { exit_code: 0 }), State::Finished);
     }
 
     // RUN-10

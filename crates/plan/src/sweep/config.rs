@@ -1,5 +1,6 @@
 //! A sweep's config, read from the YAML that a client sends.
 
+use super::stop::{self, Hyperband};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -21,7 +22,23 @@ pub struct Config {
     pub program: Option<String>,
     /// No more runs than this.
     pub run_cap: Option<u64>,
+    pub metric: Option<Metric>,
+    pub early: Option<Hyperband>,
     pub parameters: BTreeMap<String, Parameter>,
+}
+
+/// What a sweep searches for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metric {
+    pub name: String,
+    pub is_maximized: bool,
+}
+
+impl Metric {
+    /// The value as a loss, of which less is better; the same function leads back.
+    pub fn loss(&self, value: f64) -> f64 {
+        if self.is_maximized { -value } else { value }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -70,8 +87,15 @@ pub fn read(config: &Value) -> Result<Config, Error> {
         method,
         program: config.get("program").and_then(Value::as_str).map(str::to_owned),
         run_cap: config.get("run_cap").and_then(Value::as_u64),
+        metric: config.get("metric").and_then(metric),
+        early: stop::read(config),
         parameters: read_parameters(parameters, 0)?,
     })
+}
+
+fn metric(metric: &Value) -> Option<Metric> {
+    let name = metric.get("name")?.as_str()?.to_owned();
+    Some(Metric { name, is_maximized: metric.get("goal").and_then(Value::as_str) == Some("maximize") })
 }
 
 fn read_parameters(parameters: &Map<String, Value>, depth: usize) -> Result<BTreeMap<String, Parameter>, Error> {

@@ -1,4 +1,6 @@
 //! Sweeps: what a sweep's config asks to search, and what to try next.
 
+pub mod bayes;
 pub mod config;
 pub mod search;
+pub mod stop;

@@ -3,6 +3,7 @@
 //! Chance is an argument: `dice` gives numbers from 0 up to 1. The result has the form that clients put into a run's
 //! config: `{"name": {"value": …}}`.
 
+use super::bayes::{self, Trial};
 use super::config::{Config, Method, Parameter, Shape};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -10,18 +11,39 @@ use std::collections::BTreeMap;
 /// A grid larger than this is not listed; nobody runs as many.
 const GRID_MAX: usize = 100_000;
 
-/// The next parameters, or nothing when there is nothing more to try. `tried` are those of all runs so far.
-pub fn next(config: &Config, tried: &[Value], dice: &mut dyn FnMut() -> f64) -> Option<Value> {
+/// A run that the sweep has given out: its parameters as they were given, and its metric if it has one yet.
+#[derive(Clone, Debug)]
+pub struct Tried {
+    pub params: Value,
+    pub outcome: Option<f64>,
+}
+
+/// The next parameters, or nothing when there is nothing more to try.
+pub fn next(config: &Config, tried: &[Tried], dice: &mut dyn FnMut() -> f64) -> Option<Value> {
     let is_full = config.run_cap.is_some_and(|cap| tried.len() as u64 >= cap);
     if is_full {
         return None;
     }
     match config.method {
         Method::Custom => None,
-        Method::Grid => grid(&config.parameters).into_iter().map(wrap).find(|wanted| !tried.contains(wanted)),
-        // Without a model of what was found, any point is as good as another.
-        Method::Random | Method::Bayes => Some(wrap(draw(&config.parameters, dice))),
+        Method::Grid => {
+            let is_new = |wanted: &Value| !tried.iter().any(|tried| tried.params == *wanted);
+            grid(&config.parameters).into_iter().map(wrap).find(is_new)
+        }
+        Method::Random => Some(wrap(draw(&config.parameters, dice))),
+        Method::Bayes => {
+            let trials: Vec<Trial> = tried.iter().map(|tried| trial(config, tried)).collect();
+            let chosen = bayes::next(&config.parameters, &trials, &mut || draw(&config.parameters, dice));
+            Some(wrap(chosen))
+        }
     }
+}
+
+fn trial(config: &Config, tried: &Tried) -> Trial {
+    let values = tried.params.as_object().into_iter().flatten();
+    let params = values.map(|(name, value)| (name.clone(), value["value"].clone())).collect();
+    let loss = tried.outcome.zip(config.metric.as_ref()).map(|(outcome, metric)| metric.loss(outcome));
+    Trial { params, loss: loss.filter(|loss| loss.is_finite()) }
 }
 
 /// How many runs a sweep will have, if that is known.
@@ -137,18 +159,18 @@ mod tests {
             config("grid", json!({"a": {"values": [1, 2, 3]}, "b": {"parameters": {"c": {"values": ["x", "y"]}}}}));
         let mut tried = Vec::new();
         while let Some(point) = next(&config, &tried, &mut || 0.0) {
-            assert!(!tried.contains(&point));
-            tried.push(point);
+            assert!(!tried.iter().any(|tried: &Tried| tried.params == point));
+            tried.push(Tried { params: point, outcome: None });
         }
         assert_eq!(tried.len(), 6);
         assert_eq!(expected(&config), Some(6));
-        assert_eq!(tried[1], json!({"a": {"value": 1}, "b": {"value": {"c": "y"}}}));
+        assert_eq!(tried[1].params, json!({"a": {"value": 1}, "b": {"value": {"c": "y"}}}));
     }
 
     #[test]
     fn a_cap_ends_a_search_that_has_no_end() {
         let config = Config { run_cap: Some(2), ..config("random", json!({"a": {"min": 0.0, "max": 1.0}})) };
-        let tried = vec![json!({}), json!({})];
+        let tried = vec![Tried { params: json!({}), outcome: None }; 2];
         assert!(next(&config, &tried[..1], &mut || 0.5).is_some());
         assert_eq!(next(&config, &tried, &mut || 0.5), None);
         assert_eq!(expected(&config), Some(2));

@@ -90,6 +90,11 @@ pub struct UpdateLaunchAgentInput {
     agent_status: Option<String>,
 }
 
+#[derive(InputObject)]
+pub struct StopLaunchAgentInput {
+    launch_agent_id: ID,
+}
+
 #[derive(Default)]
 pub struct AgentMutation;
 
@@ -149,6 +154,26 @@ impl AgentMutation {
             )
             .await?;
         }
+        write.commit().await?;
+        shared.news.announce();
+        Ok(SuccessPayload::yes(None))
+    }
+    /// Tells an agent to end, as people do on its page. Not in W&B's public clients.
+    async fn stop_launch_agent(
+        &self,
+        ctx: &Context<'_>,
+        input: StopLaunchAgentInput,
+    ) -> Result<Option<SuccessPayload>> {
+        let (shared, caller) = (ctx.shared(), ctx.caller());
+        let agent = expect(shared, caller, Deed::Serve, &input.launch_agent_id).await?;
+        let now = Timestamp::now();
+        let mut write = shared.database.write().await?;
+        store::tell_to_stop(&mut write, agent.id).await?;
+        events::audit(&mut write, caller, "agent.stop", &agent.name, now).await?;
+        let body = serde_json::json!({ "agent": agent.name });
+        let subject = &input.launch_agent_id;
+        let event = events::Event { entity: agent.entity_id, kind: "agent.stop", subject, body };
+        events::record(&mut write, event, now).await?;
         write.commit().await?;
         shared.news.announce();
         Ok(SuccessPayload::yes(None))

@@ -43,6 +43,12 @@ pub async fn hear(write: &mut Write, id: i64, status: Option<&str>, now: Timesta
     Ok(())
 }
 
+/// It reads this when it asks the next time, and ends.
+pub async fn tell_to_stop(write: &mut Write, id: i64) -> Result<()> {
+    write.run("UPDATE agents SET is_told_to_stop = 1 WHERE id = $1", args![id]).await?;
+    Ok(())
+}
+
 fn agent(row: &Row) -> Result<Agent> {
     Ok(Agent {
         id: row.get("id")?,

@@ -6,6 +6,9 @@ use crate::Shared;
 use crate::fault::{Fault, Result};
 use crate::ids;
 use crate::{events, people::Caller};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use jiff::Timestamp;
 
 /// Idempotent: an artifact that was committed stays the version that it is.
@@ -39,12 +42,10 @@ pub async fn commit(shared: &Shared, caller: &Caller, artifact: &Artifact) -> Re
 }
 
 async fn entries_of(shared: &Shared, artifact: &Artifact) -> Result<Vec<Entry>> {
-    let missing = || Fault::bad("the artifact has no manifest; hint: upload it before committing");
-    let (id, _) = store::manifest_of(&shared.database, artifact.id).await?.ok_or_else(missing)?;
-    let bytes = shared.blobs.read(&store::manifest_key(id)).await.map_err(|error| match error.is_missing() {
-        true => missing(),
-        false => Fault::internal(error),
-    })?;
+    let bytes = match full(shared, artifact).await? {
+        Some(bytes) => bytes,
+        None => assemble(shared, artifact).await?,
+    };
     let mut entries = Vec::new();
     for (name, entry) in manifest::read(&bytes)?.contents {
         let birth_id = match (&entry.reference, manifest::hex_of(&entry.digest)) {
@@ -63,4 +64,51 @@ async fn entries_of(shared: &Shared, artifact: &Artifact) -> Result<Vec<Entry>> 
         entries.push(Entry { name, digest: entry.digest, size: entry.size, reference: entry.reference, birth_id });
     }
     Ok(entries)
+}
+
+async fn full(shared: &Shared, artifact: &Artifact) -> Result<Option<Bytes>> {
+    match store::manifest_of(&shared.database, artifact.id).await? {
+        Some((id, _)) => bytes_of(shared, id).await,
+        None => Ok(None),
+    }
+}
+
+/// Nothing if the manifest was announced and never uploaded.
+async fn bytes_of(shared: &Shared, manifest: i64) -> Result<Option<Bytes>> {
+    match shared.blobs.read(&store::manifest_key(manifest)).await {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.is_missing() => Ok(None),
+        Err(error) => Err(Fault::internal(error)),
+    }
+}
+
+/// Makes the whole manifest of one that adds to an older artifact, or that several runs sent in parts.
+async fn assemble(shared: &Shared, artifact: &Artifact) -> Result<Bytes> {
+    let mut parts = Vec::new();
+    let base = match artifact.base_id {
+        Some(id) => store::by_id(&shared.database, id).await?.filter(|base| base.entity_id == artifact.entity_id),
+        None => None,
+    };
+    if let Some(base) = base {
+        parts.extend(full(shared, &base).await?);
+    }
+    let mut own = 0;
+    for id in store::parts_of(&shared.database, artifact.id).await? {
+        let bytes = bytes_of(shared, id).await?;
+        own += usize::from(bytes.is_some());
+        parts.extend(bytes);
+    }
+    if own == 0 {
+        return Err(Fault::bad("the artifact has no manifest; hint: upload it before committing"));
+    }
+    let whole = Bytes::from(manifest::merge(&parts)?);
+    let mut write = shared.database.write().await?;
+    let id = store::ensure_manifest(&mut write, artifact.id, manifest::NAME, "FULL", "").await?;
+    let stream = futures::stream::iter([Ok(whole.clone())]);
+    let stored = shared.blobs.put(&store::manifest_key(id), stream).await.map_err(Fault::internal)?;
+    store::set_manifest_digest(&mut write, id, &STANDARD.encode(stored.md5)).await?;
+    // The client's digest was that of its own part.
+    store::set_digest(&mut write, artifact.id, &manifest::digest(&manifest::read(&whole)?)).await?;
+    write.commit().await?;
+    Ok(whole)
 }

@@ -5,8 +5,13 @@ use crate::file::clean;
 use crate::people::keys::hex;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use md5::{Digest as _, Md5};
 use serde::Deserialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
+
+/// How a manifest that says everything is named.
+pub const NAME: &str = "wandb_manifest.json";
 
 #[derive(Deserialize)]
 pub struct Manifest {
@@ -36,6 +41,34 @@ pub fn read(bytes: &[u8]) -> Result<Manifest> {
     Ok(manifest)
 }
 
+/// The digest that clients give an artifact with these contents.
+pub fn digest(manifest: &Manifest) -> String {
+    let mut md5 = Md5::new();
+    md5.update(b"wandb-artifact-manifest-v1\n");
+    for (name, entry) in &manifest.contents {
+        md5.update(format!("{name}:{}\n", entry.digest).as_bytes());
+    }
+    hex(&md5.finalize())
+}
+
+/// One manifest of several; where two name the same file, the later one counts.
+pub fn merge(parts: &[impl AsRef<[u8]>]) -> Result<Vec<u8>> {
+    let mut whole = serde_json::Map::new();
+    let mut contents = serde_json::Map::new();
+    for part in parts {
+        let read: serde_json::Map<String, Value> = serde_json::from_slice(part.as_ref())
+            .map_err(|error| Fault::bad(format!("the artifact's manifest cannot be read: {error}")))?;
+        for (key, value) in read {
+            match (key.as_str(), value) {
+                ("contents", Value::Object(entries)) => contents.extend(entries),
+                (_, value) => drop(whole.insert(key, value)),
+            }
+        }
+    }
+    whole.insert("contents".to_owned(), Value::Object(contents));
+    serde_json::to_vec(&whole).map_err(Fault::internal)
+}
+
 /// The hexadecimal form of a digest that clients send in base64; nothing if it is no MD5.
 pub fn hex_of(digest: &str) -> Option<String> {
     let bytes = STANDARD.decode(digest).ok()?;
@@ -45,6 +78,18 @@ pub fn hex_of(digest: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // ART-5
+    #[test]
+    fn parts_become_one_manifest_in_which_the_last_word_counts() {
+        let parts = [
+            r#"{"version":1,"contents":{"a":{"digest":"1"},"b":{"digest":"2"}}}"#,
+            r#"{"version":1,"contents":{"b":{"digest":"3"}}}"#,
+        ];
+        let whole: Value = serde_json::from_slice(&merge(&parts).unwrap()).unwrap();
+        assert_eq!(whole, serde_json::json!({"version":1,"contents":{"a":{"digest":"1"},"b":{"digest":"3"}}}));
+        assert!(merge(&["[]"]).is_err());
+    }
 
     #[test]
     fn a_manifest_is_read_and_one_that_leads_out_is_refused() {

@@ -4,8 +4,11 @@
 //! files and then its manifest are uploaded, and it is committed; only then it is a version.
 
 pub mod commit;
+mod fields;
 pub mod graphql;
 pub mod manifest;
+pub mod members;
+pub mod multipart;
 pub mod store;
 
 use crate::Shared;
@@ -23,8 +26,19 @@ pub struct Collection {
     pub type_id: i64,
     pub name: String,
     pub description: Option<String>,
+    /// Its members are linked to it from other collections.
+    pub is_portfolio: bool,
+    pub is_deleted: bool,
+    /// A JSON list.
+    pub tags: String,
     pub created_at: i64,
     pub updated_at: i64,
+}
+
+impl Collection {
+    pub fn tag_list(&self) -> Vec<String> {
+        serde_json::from_str(&self.tags).unwrap_or_default()
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -57,6 +71,8 @@ pub struct Artifact {
     pub wanted: String,
     /// A JSON list.
     pub tags: String,
+    /// What its manifest adds to, if it does not say everything itself.
+    pub base_id: Option<i64>,
     pub created_at: i64,
     pub updated_at: i64,
 }
@@ -81,6 +97,12 @@ pub fn split_name(name: &str) -> (&str, &str) {
     (collection, if alias.is_empty() { "latest" } else { alias })
 }
 
+pub const NAME_HINT: &str = "a collection's name has 1 to 128 characters without `/` and `:`";
+
+pub fn is_name(name: &str) -> bool {
+    (1..=128).contains(&name.chars().count()) && !name.contains(['/', ':']) && !name.chars().any(char::is_control)
+}
+
 /// `v3` is a version, anything else an alias.
 pub fn version_of(alias: &str) -> Option<i64> {
     alias.strip_prefix('v')?.parse().ok()
@@ -98,6 +120,16 @@ pub async fn expect(shared: &Shared, caller: &Caller, deed: Deed, id: &str) -> R
     let artifact = find(shared, caller, id).await?.ok_or_else(|| Fault::missing("the artifact"))?;
     caller.must(deed, artifact.entity_id, "the artifact")?;
     Ok(artifact)
+}
+
+/// A collection that the caller may do this to, by its global id.
+pub async fn expect_collection(shared: &Shared, caller: &Caller, deed: Deed, id: &str) -> Result<Collection> {
+    let missing = || Fault::missing("the collection");
+    let number = ids::decode("ArtifactCollection", id).ok_or_else(missing)?;
+    let found = store::collection_by_id(&shared.database, number).await?;
+    let found = found.filter(|found| !found.is_deleted && caller.may_see(found.entity_id)).ok_or_else(missing)?;
+    caller.must(deed, found.entity_id, "the collection")?;
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -78,17 +78,52 @@ pub async fn collection_by_name(database: &Database, project: i64, name: &str) -
     row.map(|row| collection(&row)).transpose()
 }
 
-/// A page of a project's collections, of one type or of all.
-pub async fn collections_of(
-    database: &Database,
-    project: i64,
-    kind: Option<i64>,
-    after: i64,
-    limit: usize,
-) -> Result<Vec<Collection>> {
-    let sql =
-        collections("WHERE c.project_id = $1 AND ($2 = 0 OR c.type_id = $2) AND c.id > $3 ORDER BY c.id LIMIT $4");
-    database.all(sql, args![project, kind.unwrap_or(0), after, limit]).await?.iter().map(collection).collect()
+/// A project's collections, of one type or of all.
+pub async fn collections_of(database: &Database, project: i64, kind: Option<i64>) -> Result<Vec<Collection>> {
+    let sql = collections("WHERE c.project_id = $1 AND ($2 = 0 OR c.type_id = $2) AND c.is_deleted = 0 ORDER BY c.id");
+    database.all(sql, args![project, kind.unwrap_or(0)]).await?.iter().map(collection).collect()
+}
+
+/// The portfolio of this name; what is there under the name may be something else.
+pub async fn ensure_portfolio(
+    write: &mut Write,
+    (project, kind): (i64, i64),
+    name: &str,
+    now: Timestamp,
+) -> Result<Collection> {
+    let sql = "INSERT INTO collections (project_id, type_id, name, is_portfolio, created_at, updated_at, versions) \
+               VALUES ($1, $2, $3, 1, $4, $4, 0) ON CONFLICT (project_id, name) DO NOTHING";
+    write.run(sql, args![project, kind, name, now]).await?;
+    collection(&write.one(collections("WHERE c.project_id = $1 AND c.name = $2"), args![project, name]).await?)
+}
+
+pub struct CollectionEdit<'a> {
+    pub name: Option<&'a str>,
+    pub description: Option<&'a str>,
+    pub kind: Option<i64>,
+    pub tags: Option<&'a str>,
+}
+
+pub async fn edit_collection(write: &mut Write, id: i64, edit: &CollectionEdit<'_>, now: Timestamp) -> Result<()> {
+    let sql = "UPDATE collections SET name = COALESCE($2, name), description = COALESCE($3, description), \
+               type_id = COALESCE($4, type_id), tags = COALESCE($5, tags), updated_at = $6 WHERE id = $1";
+    write.run(sql, args![id, edit.name, edit.description, edit.kind, edit.tags, now]).await?;
+    Ok(())
+}
+
+/// Deletes a collection with its versions and gives its name away; no collection can be named with a colon.
+pub async fn delete_collection(write: &mut Write, id: i64, now: Timestamp) -> Result<()> {
+    const OWN: &str = "SELECT id FROM artifacts WHERE collection_id = $1";
+    for table in ["aliases", "artifact_links"] {
+        let sql = format!("DELETE FROM {table} WHERE collection_id = $1 OR artifact_id IN ({OWN})");
+        write.run(sqlx::AssertSqlSafe(sql), args![id]).await?;
+    }
+    write
+        .run("UPDATE artifacts SET state = 'DELETED', updated_at = $2 WHERE collection_id = $1", args![id, now])
+        .await?;
+    let sql = "UPDATE collections SET name = name || ':' || id, is_deleted = 1, updated_at = $2 WHERE id = $1";
+    write.run(sql, args![id, now]).await?;
+    Ok(())
 }
 
 pub struct NewArtifact<'a> {
@@ -103,15 +138,16 @@ pub struct NewArtifact<'a> {
     pub history_step: Option<i64>,
     pub wanted: &'a str,
     pub tags: &'a str,
+    pub distributed_id: Option<&'a str>,
 }
 
 pub async fn insert(write: &mut Write, new: &NewArtifact<'_>, now: Timestamp) -> Result<i64> {
     let sql = "INSERT INTO artifacts (collection_id, client_id, digest, state, description, metadata, ttl, size, file_count, \
-               run_id, user_id, history_step, wanted, tags, created_at, updated_at) \
-               VALUES ($1, $2, $3, 'PENDING', $4, $5, $6, 0, 0, $7, $8, $9, $10, $11, $12, $12) RETURNING id";
+               run_id, user_id, history_step, wanted, tags, distributed_id, created_at, updated_at) \
+               VALUES ($1, $2, $3, 'PENDING', $4, $5, $6, 0, 0, $7, $8, $9, $10, $11, $12, $13, $13) RETURNING id";
     let args = args![
         new.collection, new.client_id, new.digest, new.description, new.metadata, new.ttl, new.run, new.user,
-        new.history_step, new.wanted, new.tags, now
+        new.history_step, new.wanted, new.tags, new.distributed_id, now
     ];
     write.one(sql, args).await?.get("id")
 }
@@ -136,20 +172,10 @@ pub async fn latest_locked(write: &mut Write, collection: i64) -> Result<Option<
     write.maybe(sql, args![collection]).await?.map(|row| artifact(&row)).transpose()
 }
 
-pub async fn by_version(database: &Database, collection: i64, version: i64) -> Result<Option<Artifact>> {
-    let sql = artifacts("WHERE a.collection_id = $1 AND a.version = $2 AND a.state = 'COMMITTED'");
-    database.maybe(sql, args![collection, version]).await?.map(|row| artifact(&row)).transpose()
-}
-
-pub async fn by_alias(database: &Database, collection: i64, alias: &str) -> Result<Option<Artifact>> {
-    let sql = artifacts("JOIN aliases l ON l.artifact_id = a.id WHERE l.collection_id = $1 AND l.alias = $2");
-    database.maybe(sql, args![collection, alias]).await?.map(|row| artifact(&row)).transpose()
-}
-
-/// All versions of a collection, oldest first.
-pub async fn versions(database: &Database, collection: i64) -> Result<Vec<Artifact>> {
-    let sql = artifacts("WHERE a.collection_id = $1 AND a.state = 'COMMITTED' ORDER BY a.version");
-    database.all(sql, args![collection]).await?.iter().map(artifact).collect()
+/// The artifact that several runs fill together, so long as it is not complete.
+pub async fn distributed(write: &mut Write, collection: i64, id: &str) -> Result<Option<Artifact>> {
+    let sql = artifacts("WHERE a.collection_id = $1 AND a.distributed_id = $2 AND a.state = 'PENDING'");
+    write.maybe(sql, args![collection, id]).await?.map(|row| artifact(&row)).transpose()
 }
 
 pub async fn made_by_run(database: &Database, run: i64) -> Result<Vec<Artifact>> {
@@ -178,16 +204,17 @@ pub async fn note_use(write: &mut Write, artifact: i64, run: i64, used_as: Optio
 pub struct Alias {
     pub id: i64,
     pub collection_id: i64,
+    pub artifact_id: i64,
     pub alias: String,
 }
 
 pub async fn aliases_of(database: &Database, artifact: i64) -> Result<Vec<Alias>> {
-    let sql = "SELECT id, collection_id, alias FROM aliases WHERE artifact_id = $1 ORDER BY id";
+    let sql = "SELECT id, collection_id, artifact_id, alias FROM aliases WHERE artifact_id = $1 ORDER BY id";
     database.all(sql, args![artifact]).await?.iter().map(alias).collect()
 }
 
 pub async fn aliases_in(database: &Database, collection: i64) -> Result<Vec<Alias>> {
-    let sql = "SELECT id, collection_id, alias FROM aliases WHERE collection_id = $1 ORDER BY id";
+    let sql = "SELECT id, collection_id, artifact_id, alias FROM aliases WHERE collection_id = $1 ORDER BY id";
     database.all(sql, args![collection]).await?.iter().map(alias).collect()
 }
 
@@ -220,7 +247,10 @@ pub async fn edit(write: &mut Write, id: i64, edit: &Edit<'_>, now: Timestamp) -
 }
 
 pub async fn mark_deleted(write: &mut Write, id: i64, now: Timestamp) -> Result<()> {
-    write.run("DELETE FROM aliases WHERE artifact_id = $1", args![id]).await?;
+    for table in ["aliases", "artifact_links"] {
+        let sql = format!("DELETE FROM {table} WHERE artifact_id = $1");
+        write.run(sqlx::AssertSqlSafe(sql), args![id]).await?;
+    }
     write.run("UPDATE artifacts SET state = 'DELETED', updated_at = $2 WHERE id = $1", args![id, now]).await?;
     Ok(())
 }
@@ -238,9 +268,30 @@ pub async fn manifest_of(database: &Database, artifact: i64) -> Result<Option<(i
     database.maybe(sql, args![artifact]).await?.map(|row| Ok((row.get("id")?, row.get("digest")?))).transpose()
 }
 
+/// The manifests that each say a part of what an artifact is made of.
+pub async fn parts_of(database: &Database, artifact: i64) -> Result<Vec<i64>> {
+    let sql = "SELECT id FROM manifests WHERE artifact_id = $1 AND kind <> 'FULL' ORDER BY id";
+    database.all(sql, args![artifact]).await?.iter().map(|row| row.get("id")).collect()
+}
+
 pub async fn manifest_by_id(database: &Database, id: i64) -> Result<Option<(i64, String)>> {
     let row = database.maybe("SELECT artifact_id, digest FROM manifests WHERE id = $1", args![id]).await?;
     row.map(|row| Ok((row.get("artifact_id")?, row.get("digest")?))).transpose()
+}
+
+pub async fn set_manifest_digest(write: &mut Write, id: i64, digest: &str) -> Result<()> {
+    write.run("UPDATE manifests SET digest = $2 WHERE id = $1", args![id, digest]).await?;
+    Ok(())
+}
+
+pub async fn set_digest(write: &mut Write, artifact: i64, digest: &str) -> Result<()> {
+    write.run("UPDATE artifacts SET digest = $2 WHERE id = $1", args![artifact, digest]).await?;
+    Ok(())
+}
+
+pub async fn set_base(write: &mut Write, artifact: i64, base: i64) -> Result<()> {
+    write.run("UPDATE artifacts SET base_id = $2 WHERE id = $1", args![artifact, base]).await?;
+    Ok(())
 }
 
 pub async fn has_blob(database: &Database, artifact: i64, md5: &str) -> Result<bool> {
@@ -322,7 +373,7 @@ pub async fn lock_pending(write: &mut Write, id: i64) -> Result<bool> {
         > 0)
 }
 
-fn artifact(row: &Row) -> Result<Artifact> {
+pub(super) fn artifact(row: &Row) -> Result<Artifact> {
     Ok(Artifact {
         id: row.get("id")?,
         collection_id: row.get("collection_id")?,
@@ -340,12 +391,13 @@ fn artifact(row: &Row) -> Result<Artifact> {
         history_step: row.get("history_step")?,
         wanted: row.get("wanted")?,
         tags: row.get("tags")?,
+        base_id: row.get("base_id")?,
         created_at: row.get("created_at")?,
         updated_at: row.get("updated_at")?,
     })
 }
 
-fn collection(row: &Row) -> Result<Collection> {
+pub(super) fn collection(row: &Row) -> Result<Collection> {
     Ok(Collection {
         id: row.get("id")?,
         project_id: row.get("project_id")?,
@@ -353,6 +405,9 @@ fn collection(row: &Row) -> Result<Collection> {
         type_id: row.get("type_id")?,
         name: row.get("name")?,
         description: row.get("description")?,
+        is_portfolio: row.is("is_portfolio")?,
+        is_deleted: row.is("is_deleted")?,
+        tags: row.get("tags")?,
         created_at: row.get("created_at")?,
         updated_at: row.get("updated_at")?,
     })
@@ -369,7 +424,12 @@ fn kind(row: &Row) -> Result<Type> {
 }
 
 fn alias(row: &Row) -> Result<Alias> {
-    Ok(Alias { id: row.get("id")?, collection_id: row.get("collection_id")?, alias: row.get("alias")? })
+    Ok(Alias {
+        id: row.get("id")?,
+        collection_id: row.get("collection_id")?,
+        artifact_id: row.get("artifact_id")?,
+        alias: row.get("alias")?,
+    })
 }
 
 fn entry(row: &Row) -> Result<Entry> {

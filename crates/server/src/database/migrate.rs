@@ -7,8 +7,12 @@ use super::{Database, Dialect, Error, Result};
 use crate::args;
 
 /// In order; a released one is never edited, the next one is added below it.
-const MIGRATIONS: &[&str] =
-    &[include_str!("migrations/001.sql"), include_str!("migrations/people.sql"), include_str!("migrations/speed.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/001.sql"),
+    include_str!("migrations/people.sql"),
+    include_str!("migrations/speed.sql"),
+    include_str!("migrations/protocol.sql"),
+];
 
 /// Held while migrating, so that two replicas that start together do not do it twice. Any number will do.
 const POSTGRES_LOCK: i64 = 0x766f_6c6c_6579;

@@ -90,7 +90,7 @@ pub struct UploadUrlPart {
     pub upload_url: String,
 }
 
-connection!(FileConnection, FileEdge, Option<File>, total_count: Option<i32>);
+connection!(FileConnection, FileEdge, Option<File>, total_count: Option<i32>, upload_headers: Vec<String>);
 
 pub struct RunFiles(pub Arc<RunRecord>);
 
@@ -125,7 +125,7 @@ impl RunFiles {
         let total = store::count(&shared.database, self.0.id).await?;
         let may_write = ctx.caller().must(Deed::Log, self.0.entity_id, "").is_ok();
         let nodes = rows.into_iter().map(|row| (cursor(row.id), Some(File::of_run(shared, row, may_write)))).collect();
-        Ok(Some(FileConnection::page(nodes, has_more, i32::try_from(total).ok())))
+        Ok(Some(FileConnection::page(nodes, has_more, i32::try_from(total).ok(), Vec::new())))
     }
 }
 

@@ -1,21 +1,42 @@
 //! GraphQL: what all nouns share. The types themselves are with their nouns.
 //!
-//! `root` joins the nouns into one schema, `scalars` are the forms of values on the wire, `page` the connections,
+//! `root` joins the nouns into one schema, `scalars` are the forms of values on the wire, `page` and `search` the lists,
 //! `serve` executes a request and words its errors as W&B's clients expect.
 
 pub mod page;
 pub mod root;
 pub mod scalars;
+pub mod search;
 pub mod serve;
 
 use crate::Shared;
 use crate::people::Caller;
+use crate::run::sharing::is_shared;
 use async_graphql::Context;
+use http::HeaderMap;
 
-/// What every resolver is given: the server, and who asks.
+/// What the headers of a request say of who sends it.
+#[derive(Clone, Debug, Default)]
+pub struct Sender {
+    /// One of several processes that write the same run.
+    pub is_shared: bool,
+    /// For whom a service account speaks.
+    pub username: Option<String>,
+}
+
+impl Sender {
+    pub fn of(headers: &HeaderMap) -> Sender {
+        let username = headers.get("x-wandb-username").and_then(|value| value.to_str().ok());
+        let username = username.filter(|name| !name.is_empty()).map(str::to_owned);
+        Sender { is_shared: is_shared(headers), username }
+    }
+}
+
+/// What every resolver is given: the server, who asks, and how.
 pub trait Asked {
     fn shared(&self) -> &Shared;
     fn caller(&self) -> &Caller;
+    fn sender(&self) -> &Sender;
 }
 
 impl Asked for Context<'_> {
@@ -25,5 +46,9 @@ impl Asked for Context<'_> {
 
     fn caller(&self) -> &Caller {
         self.data_unchecked::<Caller>()
+    }
+
+    fn sender(&self) -> &Sender {
+        self.data_unchecked::<Sender>()
     }
 }

@@ -3,9 +3,11 @@
 use crate::agent::graphql::{AgentMutation, AgentQuery};
 use crate::artifact::graphql::ArtifactQuery;
 use crate::artifact::graphql::mutation::ArtifactMutation;
+use crate::artifact::graphql::portfolio::PortfolioMutation;
 use crate::file::graphql::FileMutation;
 use crate::people::graphql::PeopleQuery;
 use crate::project::graphql::{ProjectMutation, ProjectQuery};
+use crate::queue::limits::QueueLimitMutation;
 use crate::queue::mutation::QueueMutation;
 use crate::run::graphql::mutation::RunMutation;
 use crate::server_info::ServerQuery;
@@ -27,8 +29,10 @@ pub struct Mutation(
     RunMutation,
     FileMutation,
     QueueMutation,
+    QueueLimitMutation,
     AgentMutation,
     ArtifactMutation,
+    PortfolioMutation,
     SweepMutation,
     SweepAgentMutation,
 );

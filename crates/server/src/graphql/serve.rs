@@ -4,6 +4,7 @@
 
 use crate::Shared;
 use crate::fault::{Fault, TRIES_MAX};
+use crate::graphql::Sender;
 use crate::graphql::root::Schema;
 use crate::people::Caller;
 use async_graphql::parser::parse_query;
@@ -30,19 +31,25 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-pub async fn execute(schema: &Schema, shared: &Shared, caller: Caller, body: &[u8]) -> Result<Answer, Fault> {
+pub async fn execute(
+    schema: &Schema,
+    shared: &Shared,
+    caller: Caller,
+    sender: Sender,
+    body: &[u8],
+) -> Result<Answer, Fault> {
     let body: Body = serde_json::from_slice(body)
         .map_err(|error| Fault::bad(format!("the body is not a GraphQL request: {error}")))?;
     if body.query.len() > QUERY_MAX {
         let message = format!("the GraphQL document has more than {QUERY_MAX} bytes; hint: send values as variables");
         return Err(Fault::new(StatusCode::PAYLOAD_TOO_LARGE, message));
     }
-    let mut response = attempt(schema, shared, &caller, &body).await;
+    let mut response = attempt(schema, shared, &caller, &sender, &body).await;
     for _ in 1..TRIES_MAX {
         if !may_try_again(&response) {
             break;
         }
-        response = attempt(schema, shared, &caller, &body).await;
+        response = attempt(schema, shared, &caller, &sender, &body).await;
     }
     let status = status_of(&response);
     for error in &mut response.errors {
@@ -62,10 +69,11 @@ fn may_try_again(response: &Response) -> bool {
     is_nothing_done && response.errors.len() == 1 && response.errors.iter().all(is_passing)
 }
 
-async fn attempt(schema: &Schema, shared: &Shared, caller: &Caller, body: &Body) -> Response {
+async fn attempt(schema: &Schema, shared: &Shared, caller: &Caller, sender: &Sender, body: &Body) -> Response {
     let mut variables = Variables::from_json(body.variables.clone().unwrap_or_default());
     let document = parse_query(&body.query).ok();
     let mut request = Request::new(body.query.clone()).data(shared.clone()).data(caller.clone());
+    request = request.data(sender.clone());
     // What cannot be parsed is told by the schema, with its place.
     if let Some(document) = document {
         fill_in(&document, &mut variables);

@@ -12,6 +12,7 @@ mod routes;
 
 use crate::Shared;
 use crate::fault::Fault;
+use crate::graphql::Sender;
 use crate::graphql::serve::execute;
 use auth::Known;
 use axum::body::Body;
@@ -38,7 +39,7 @@ async fn graphql(
     sent: bytes::Bytes,
 ) -> Result<Response, Fault> {
     let sent = body::plain(&headers, sent)?;
-    let answer = execute(&shared.schema, &shared, caller, &sent).await?;
+    let answer = execute(&shared.schema, &shared, caller, Sender::of(&headers), &sent).await?;
     Ok(json(answer.status, answer.body))
 }
 

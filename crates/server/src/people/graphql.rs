@@ -1,11 +1,15 @@
 //! People in the schema: the viewer, users, entities, keys.
 
 use super::{Entity as EntityRow, User as UserRow, store};
+use crate::artifact::graphql::collection::ArtifactCollectionConnection;
+use crate::artifact::graphql::registry;
 use crate::fault::{Fault, Result};
 use crate::graphql::Asked as _;
 use crate::graphql::page::PageInfo;
 use crate::graphql::scalars::{DateTime, JsonText};
 use crate::ids;
+use crate::project::graphql::{Project, ProjectConnection};
+use crate::project::{self, Path};
 use crate::queue::graphql::DefaultResourceConfig;
 use async_graphql::{Context, Enum, ID, Object, SimpleObject};
 
@@ -24,8 +28,10 @@ impl PeopleQuery {
         Ok(entity.filter(|entity| ctx.caller().may_see(entity.id)).map(Entity))
     }
 
-    async fn organization(&self, #[graphql(name = "name")] _name: String) -> Option<Organization> {
-        None
+    /// Every entity is an organization of its own.
+    async fn organization(&self, ctx: &Context<'_>, name: String) -> Result<Option<Organization>> {
+        let entity = store::entity_by_name(&ctx.shared().database, &name).await?;
+        Ok(entity.filter(|entity| ctx.caller().may_see(entity.id)).map(Organization))
     }
 
     /// Exact matches only, and only yourself unless you administer the server: a list of people is not for strangers.
@@ -88,8 +94,12 @@ impl User {
         };
         Ok(Some(ApiKeyConnection { edges: keys.into_iter().map(edge).collect() }))
     }
-    async fn organizations(&self) -> Vec<Organization> {
-        Vec::new()
+    async fn organizations(&self, ctx: &Context<'_>) -> Result<Vec<Organization>> {
+        let entities = store::entities_of(&ctx.shared().database, &self.0).await?;
+        Ok(entities.into_iter().filter(|entity| ctx.caller().may_see(entity.id)).map(Organization).collect())
+    }
+    async fn photo_url(&self) -> Option<&str> {
+        None
     }
 }
 
@@ -151,11 +161,60 @@ impl Entity {
     async fn is_team(&self) -> bool {
         self.0.is_team
     }
-    async fn entity_type(&self) -> Option<&str> {
-        Some(if self.0.is_team { "team" } else { "user" })
+    async fn entity_type(&self, ctx: &Context<'_>) -> Option<&str> {
+        Some(match self.0.is_team {
+            _ if registry::is_organization(ctx) => "organization",
+            true => "team",
+            false => "user",
+        })
     }
     async fn organization(&self) -> Option<Organization> {
-        None
+        Some(Organization(self.0.clone()))
+    }
+    async fn project(&self, ctx: &Context<'_>, name: Option<String>) -> Result<Option<Project>> {
+        let path = Path { entity: Some(&self.0.name), project: name.as_deref() };
+        Ok(project::find(ctx.shared(), ctx.caller(), path).await?.map(Project::new))
+    }
+    async fn projects(
+        &self,
+        ctx: &Context<'_>,
+        filters: Option<JsonText>,
+        after: Option<String>,
+        first: Option<i32>,
+        order: Option<String>,
+    ) -> Result<Option<ProjectConnection>> {
+        let wanted = registry::Wanted { projects: filters, order, first, after, ..registry::Wanted::default() };
+        registry::projects(ctx, self.0.id, wanted).await.map(Some)
+    }
+    #[expect(clippy::too_many_arguments, reason = "the schema's arguments")]
+    async fn artifact_collections(
+        &self,
+        ctx: &Context<'_>,
+        project_filters: Option<JsonText>,
+        filters: Option<JsonText>,
+        collection_types: Option<Vec<registry::ArtifactCollectionType>>,
+        after: Option<String>,
+        first: Option<i32>,
+        order: Option<String>,
+    ) -> Result<Option<ArtifactCollectionConnection>> {
+        let (projects, collections) = (project_filters, filters);
+        let wanted = registry::Wanted { projects, collections, order, first, after, ..registry::Wanted::default() };
+        registry::collections(ctx, self.0.id, collection_types, wanted).await.map(Some)
+    }
+    #[expect(clippy::too_many_arguments, reason = "the schema's arguments")]
+    async fn artifact_memberships(
+        &self,
+        ctx: &Context<'_>,
+        project_filters: Option<JsonText>,
+        collection_filters: Option<JsonText>,
+        filters: Option<JsonText>,
+        after: Option<String>,
+        first: Option<i32>,
+        order: Option<String>,
+    ) -> Result<Option<registry::EntityMembershipConnection>> {
+        let (projects, collections, versions) = (project_filters, collection_filters, filters);
+        let wanted = registry::Wanted { projects, collections, versions, order, first, after };
+        registry::memberships(ctx, self.0.id, wanted).await.map(Some)
     }
     async fn user(&self, ctx: &Context<'_>) -> Result<Option<User>> {
         if self.0.is_team {
@@ -181,19 +240,22 @@ impl Entity {
     }
 }
 
-/// There are no organizations here; the type exists because clients name it.
-pub struct Organization;
+/// An entity as the owner of registries.
+pub struct Organization(pub EntityRow);
 
 #[Object]
 impl Organization {
     async fn id(&self) -> ID {
-        ids::encode("Organization", 0)
+        ids::encode("Organization", self.0.id)
     }
     async fn name(&self) -> &str {
-        ""
+        &self.0.name
     }
     async fn org_entity(&self) -> Option<Entity> {
-        None
+        Some(Entity(self.0.clone()))
+    }
+    async fn advanced_registry_features(&self) -> Option<AdvancedRegistryFeatures> {
+        Some(AdvancedRegistryFeatures { advanced_search: false })
     }
     async fn core_weave_organization_id(&self) -> Option<&str> {
         None
@@ -201,6 +263,11 @@ impl Organization {
     async fn feature_flags(&self, #[graphql(name = "rampIDType")] _kind: RampIdType) -> Vec<Option<RampFeatureFlag>> {
         Vec::new()
     }
+}
+
+#[derive(SimpleObject)]
+pub struct AdvancedRegistryFeatures {
+    advanced_search: bool,
 }
 
 #[derive(Enum, Clone, Copy, PartialEq, Eq)]

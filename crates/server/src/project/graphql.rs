@@ -3,18 +3,22 @@
 use super::{Path, Project as Record, store};
 use crate::artifact::graphql::project::ProjectArtifacts;
 use crate::connection;
-use crate::fault::Result;
+use crate::events;
+use crate::fault::{Fault, Result};
 use crate::graphql::Asked as _;
 use crate::graphql::page::{after, cursor, cut, length};
 use crate::graphql::scalars::{DateTime, Json, JsonText};
 use crate::people::graphql::{Entity, User};
 use crate::people::{self};
 use crate::queue::graphql::ProjectQueues;
+use crate::run::graphql::mutation::SuccessPayload;
 use crate::run::graphql::project::ProjectRuns;
 use crate::sweep::graphql::ProjectSweeps;
 use crate::{ids, project};
 use async_graphql::{Context, ID, InputObject, MergedObject, Object, SimpleObject};
+use jiff::Timestamp;
 use std::sync::Arc;
+use volley_plan::people::Deed;
 
 #[derive(MergedObject)]
 pub struct Project(ProjectItself, ProjectRuns, ProjectQueues, ProjectSweeps, ProjectArtifacts);
@@ -50,11 +54,24 @@ impl ProjectItself {
     }
     async fn entity(&self, ctx: &Context<'_>) -> Result<Entity> {
         let entity = people::store::entity_by_id(&ctx.shared().database, self.0.entity_id).await?;
-        let gone = || crate::fault::Fault::missing("the entity");
+        let gone = || Fault::missing("the entity");
         entity.map(Entity).ok_or_else(gone)
     }
     async fn created_at(&self) -> DateTime {
         DateTime(self.0.created_at)
+    }
+    async fn updated_at(&self) -> Option<DateTime> {
+        Some(DateTime(self.0.created_at))
+    }
+    /// Any type of artifact may be linked anywhere.
+    async fn allow_all_artifact_types_in_registry(&self) -> Option<bool> {
+        Some(true)
+    }
+    async fn repo(&self) -> Option<&str> {
+        None
+    }
+    async fn docker_image(&self) -> Option<&str> {
+        None
     }
     async fn is_benchmark(&self) -> bool {
         false
@@ -63,7 +80,8 @@ impl ProjectItself {
         self.0.description.as_deref()
     }
     async fn access(&self) -> Option<&str> {
-        self.0.access.as_deref()
+        // A registry is one for everybody in its entity unless it was made otherwise.
+        self.0.access.as_deref().or(self.0.is_registry().then_some("PRIVATE"))
     }
     async fn views(&self) -> Option<JsonText> {
         self.0.views.clone().map(JsonText)
@@ -84,10 +102,25 @@ impl ProjectItself {
         #[graphql(name = "viewName")] _name: Option<String>,
         #[graphql(name = "first")] _first: Option<i32>,
         #[graphql(name = "after")] _after: Option<String>,
-    ) -> Option<Json> {
-        None
+    ) -> Option<ViewConnection> {
+        Some(ViewConnection::page(Vec::new(), false))
     }
 }
+
+/// A report; the type exists because clients list them.
+#[derive(SimpleObject)]
+pub struct View {
+    id: ID,
+    name: String,
+    display_name: Option<String>,
+    description: Option<String>,
+    user: Option<User>,
+    spec: Option<JsonText>,
+    created_at: DateTime,
+    updated_at: Option<DateTime>,
+}
+
+connection!(ViewConnection, ViewEdge, Option<View>);
 
 connection!(ProjectConnection, ProjectEdge, Option<Project>);
 
@@ -156,7 +189,36 @@ pub struct UpsertModelInput {
     owner: Option<ID>,
     client_mutation_id: Option<String>,
     allow_all_artifact_types_in_registry: Option<bool>,
-    artifact_types: Option<Vec<Json>>,
+    artifact_types: Option<Vec<ArtifactTypeInput>>,
+    docker_image: Option<String>,
+    icon: Option<Json>,
+    rate_limits: Option<Json>,
+}
+
+#[derive(InputObject)]
+pub struct ArtifactTypeInput {
+    name: String,
+    description: Option<String>,
+}
+
+#[derive(InputObject)]
+pub struct RenameProjectInput {
+    entity_name: String,
+    old_project_name: String,
+    new_project_name: String,
+    client_mutation_id: Option<String>,
+}
+
+#[derive(SimpleObject)]
+pub struct RenameProjectPayload {
+    project: Option<Project>,
+    inserted: Option<bool>,
+}
+
+#[derive(InputObject)]
+pub struct DeleteModelInput {
+    id: Option<String>,
+    client_mutation_id: Option<String>,
 }
 
 #[derive(SimpleObject)]
@@ -188,6 +250,9 @@ impl ProjectMutation {
         let edit = store::Edit { description: input.description.as_deref(), access: input.access.as_deref(), views };
         let mut write = shared.database.write().await?;
         store::edit(&mut write, made.id, &edit).await?;
+        for kind in input.artifact_types.iter().flatten() {
+            crate::artifact::store::ensure_type(&mut write, made.id, &kind.name, Timestamp::now()).await?;
+        }
         write.commit().await?;
         let now = store::by_id(&shared.database, made.id).await?.unwrap_or(made);
         Ok(Some(UpsertModelPayload {
@@ -195,5 +260,56 @@ impl ProjectMutation {
             model: Some(Project::new(now)),
             inserted: Some(inserted),
         }))
+    }
+    async fn rename_project(
+        &self,
+        ctx: &Context<'_>,
+        input: RenameProjectInput,
+    ) -> Result<Option<RenameProjectPayload>> {
+        let (shared, caller) = (ctx.shared(), ctx.caller());
+        let path = Path::of(&input.entity_name, &input.old_project_name);
+        let found = project::expect(shared, caller, Deed::Log, path).await?;
+        let name = &input.new_project_name;
+        project::check_name(name)?;
+        if found.name == project::REGISTRY || name == project::REGISTRY {
+            return Err(Fault::bad(format!("`{}` holds the entity's queues and keeps its name", project::REGISTRY)));
+        }
+        let taken = store::by_name(&shared.database, found.entity_id, name).await?;
+        if taken.is_some_and(|taken| taken.id != found.id) {
+            return Err(Fault::conflict(format!("project `{name}` exists already in `{}`", found.entity)));
+        }
+        let mut write = shared.database.write().await?;
+        store::rename(&mut write, found.id, name).await?;
+        events::audit(&mut write, caller, "project.rename", &format!("{}/{name}", found.entity), Timestamp::now())
+            .await?;
+        write.commit().await?;
+        let project = store::by_id(&shared.database, found.id).await?.map(Project::new);
+        Ok(Some(RenameProjectPayload { project, inserted: Some(false) }))
+    }
+
+    /// Deletes a project that has neither runs nor queues; what is in them is not thrown away by accident.
+    async fn delete_model(&self, ctx: &Context<'_>, input: DeleteModelInput) -> Result<Option<SuccessPayload>> {
+        let (shared, caller) = (ctx.shared(), ctx.caller());
+        let missing = || Fault::missing("the project");
+        let id = input.id.as_deref().and_then(|id| ids::decode("Project", id)).ok_or_else(missing)?;
+        let found = store::by_id(&shared.database, id).await?.filter(|found| caller.may_see(found.entity_id));
+        let found = found.ok_or_else(missing)?;
+        caller.must(Deed::Log, found.entity_id, format!("project `{}`", found.name))?;
+        let mut write = shared.database.write().await?;
+        if !store::is_free_of_work(&mut write, found.id).await? {
+            let message = format!("project `{}` has runs, sweeps or queues; hint: delete those first", found.name);
+            return Err(Fault::conflict(message));
+        }
+        store::delete(&mut write, found.id).await?;
+        events::audit(
+            &mut write,
+            caller,
+            "project.delete",
+            &format!("{}/{}", found.entity, found.name),
+            Timestamp::now(),
+        )
+        .await?;
+        write.commit().await?;
+        Ok(SuccessPayload::yes(input.client_mutation_id))
     }
 }

@@ -27,6 +27,13 @@ pub struct Project {
     pub created_at: i64,
 }
 
+impl Project {
+    /// A project that holds what was linked from others, by the name that clients give it.
+    pub fn is_registry(&self) -> bool {
+        self.name.starts_with("wandb-registry-")
+    }
+}
+
 /// An entity and a project as a request names them; both may be left out.
 #[derive(Clone, Copy)]
 pub struct Path<'a> {
@@ -78,9 +85,7 @@ pub async fn ensure(shared: &Shared, caller: &Caller, path: Path<'_>) -> Result<
         return Ok(found);
     }
     let name = path.project();
-    if !is_name(name) {
-        return Err(Fault::bad(format!("`{name}` cannot name a project; hint: 1 to 128 characters without `/\\#?%:`")));
-    }
+    check_name(name)?;
     make(shared, caller, &entity, name).await
 }
 
@@ -95,6 +100,11 @@ async fn entity(shared: &Shared, caller: &Caller, path: Path<'_>) -> Result<Opti
     let name = path.entity.filter(|name| !name.is_empty()).unwrap_or(&caller.user.entity);
     let entity = people::store::entity_by_name(&shared.database, name).await?;
     Ok(entity.filter(|entity| caller.may_see(entity.id)))
+}
+
+pub fn check_name(name: &str) -> Result<()> {
+    let wrong = || Fault::bad(format!("`{name}` cannot name a project; hint: 1 to 128 characters without `/\\#?%:`"));
+    is_name(name).then_some(()).ok_or_else(wrong)
 }
 
 /// Names are parts of URLs and of ids.

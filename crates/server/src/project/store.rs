@@ -45,6 +45,41 @@ pub async fn edit(write: &mut Write, id: i64, edit: &Edit<'_>) -> Result<()> {
     Ok(())
 }
 
+pub async fn rename(write: &mut Write, id: i64, name: &str) -> Result<()> {
+    let sql = "UPDATE projects SET name = $2, folded = $3 WHERE id = $1";
+    write.run(sql, args![id, name, name.to_lowercase()]).await?;
+    Ok(())
+}
+
+/// Whether nothing was ever run in it or waits for it, as is so with a registry.
+pub async fn is_free_of_work(write: &mut Write, id: i64) -> Result<bool> {
+    let sql = "SELECT (SELECT COUNT(*) FROM runs WHERE project_id = $1) + (SELECT COUNT(*) FROM queues WHERE project_id = $1) \
+               + (SELECT COUNT(*) FROM sweeps WHERE project_id = $1) + (SELECT COUNT(*) FROM agents WHERE project_id = $1) AS n";
+    Ok(write.one(sql, args![id]).await?.get::<i64>("n")? == 0)
+}
+
+/// Deletes a project that is free of work, with its artifacts.
+pub async fn delete(write: &mut Write, id: i64) -> Result<()> {
+    const COLLECTIONS: &str = "SELECT id FROM collections WHERE project_id = $1";
+    let own = format!("SELECT id FROM artifacts WHERE collection_id IN ({COLLECTIONS})");
+    for table in ["artifact_links", "aliases"] {
+        let sql = format!("DELETE FROM {table} WHERE collection_id IN ({COLLECTIONS}) OR artifact_id IN ({own})");
+        write.run(sqlx::AssertSqlSafe(sql), args![id]).await?;
+    }
+    for table in ["entries", "blobs", "manifests", "artifact_uses"] {
+        let sql = format!("DELETE FROM {table} WHERE artifact_id IN ({own})");
+        write.run(sqlx::AssertSqlSafe(sql), args![id]).await?;
+    }
+    write
+        .run(sqlx::AssertSqlSafe(format!("DELETE FROM artifacts WHERE collection_id IN ({COLLECTIONS})")), args![id])
+        .await?;
+    for table in ["collections", "artifact_types"] {
+        write.run(sqlx::AssertSqlSafe(format!("DELETE FROM {table} WHERE project_id = $1")), args![id]).await?;
+    }
+    write.run("DELETE FROM projects WHERE id = $1", args![id]).await?;
+    Ok(())
+}
+
 fn project(row: &Row) -> Result<Project> {
     Ok(Project {
         id: row.get("id")?,

@@ -1,6 +1,7 @@
 //! Queues in the schema: how a project leads to them, and what they show.
 
 use super::items::{self, Item, Report};
+use super::limits::{RunQueueLimits, RunQueueStatistics, statistics};
 use super::{Config, Queue as Record, store};
 use crate::agent::{self, graphql::LaunchAgent};
 use crate::connection;
@@ -123,6 +124,14 @@ impl RunQueue {
     async fn external_links(&self) -> Option<Json> {
         serde_json::from_str(&self.0.links).ok().map(Json)
     }
+    /// How much of its work there may be at once. Not in W&B's schema.
+    async fn limits(&self) -> RunQueueLimits {
+        self.0.limits.into()
+    }
+    /// What it came to in the last hours, a week if none are named. Not in W&B's schema.
+    async fn statistics(&self, ctx: &Context<'_>, hours: Option<i32>) -> Result<RunQueueStatistics> {
+        statistics(&ctx.shared().database, self.0.id, hours.unwrap_or(24 * 7), Timestamp::now()).await
+    }
     /// The agents that said they serve this queue, those heard of last first.
     async fn launch_agents(&self, ctx: &Context<'_>) -> Result<Vec<LaunchAgent>> {
         let id = ids::encode("RunQueue", self.0.id);
@@ -185,6 +194,17 @@ impl RunQueueItem {
     }
     async fn created_at(&self) -> DateTime {
         DateTime(self.0.created_at)
+    }
+    /// When an agent began with it. Not in W&B's schema, like the three that follow.
+    async fn started_at(&self) -> Option<DateTime> {
+        self.0.started_at.map(DateTime)
+    }
+    async fn ended_at(&self) -> Option<DateTime> {
+        self.0.ended_at.map(DateTime)
+    }
+    /// How often it was put back after its process was preempted.
+    async fn attempt(&self) -> i32 {
+        i32::try_from(self.0.attempt).unwrap_or(i32::MAX)
     }
     async fn template_variable_values(&self) -> Option<Json> {
         serde_json::from_str(&self.0.template_values).ok().map(Json)

@@ -9,7 +9,7 @@ use crate::run::Run;
 use jiff::Timestamp;
 use serde_json::Value;
 use volley_plan::queue::item::{self, Answer, LEASE, State};
-use volley_plan::queue::spec::Resolved;
+use volley_plan::queue::spec::{Prior, Resolved};
 use volley_plan::run::state::State as RunState;
 
 #[derive(Clone, Debug)]
@@ -28,6 +28,9 @@ pub struct Item {
     /// A JSON object: what the submitter chose, and defaults for the rest.
     pub template_values: String,
     pub priority: i64,
+    pub attempt: i64,
+    pub started_at: Option<i64>,
+    pub ended_at: Option<i64>,
     pub agent_id: Option<i64>,
     pub error: Option<String>,
     /// A JSON list.
@@ -54,14 +57,15 @@ fn items(rest: &str) -> sqlx::AssertSqlSafe<String> {
 }
 
 pub async fn insert(write: &mut Write, queue: &Queue, resolved: &Resolved, user: i64, now: Timestamp) -> Result<i64> {
-    let sql = "INSERT INTO items (queue_id, state, spec, template_values, priority, rank, lease, warnings, user_id, created_at, \
-               updated_at) VALUES ($1, 'PENDING', $2, $3, $4, $5, 0, '[]', $6, $7, $7) RETURNING id";
+    let sql = "INSERT INTO items (queue_id, state, spec, template_values, priority, rank, attempt, lease, warnings, user_id, \
+               created_at, updated_at) VALUES ($1, 'PENDING', $2, $3, $4, $5, $6, 0, '[]', $7, $8, $8) RETURNING id";
     let args = args![
         queue.id,
         resolved.spec.to_string(),
         resolved.values.to_string(),
         resolved.priority,
         resolved.rank,
+        resolved.attempt,
         user,
         now
     ];
@@ -147,8 +151,37 @@ pub async fn settle(write: &mut Write, item: &Item, answer: Answer, now: Timesta
     };
     let sql = "UPDATE items SET state = $2, run_name = $3, updated_at = $4 WHERE id = $1 AND lease = $5";
     write.run(sql, args![item.id, next.state.name(), next.run_name, now, item.life.lease]).await?;
+    note_times(write, item.id, next.state, now).await?;
     tell(write, item.audience, item.id, next.state, now).await?;
     Ok(true)
+}
+
+/// When an agent began with an item, and when that was over; the first time counts.
+async fn note_times(write: &mut Write, id: i64, state: State, now: Timestamp) -> Result<()> {
+    let column = match state {
+        State::Pending | State::Leased => return Ok(()),
+        State::Claimed | State::Running => "started_at",
+        State::Finished | State::Failed => "ended_at",
+    };
+    let sql = format!("UPDATE items SET {column} = COALESCE({column}, $2) WHERE id = $1");
+    write.run(sqlx::AssertSqlSafe(sql), args![id, now]).await?;
+    Ok(())
+}
+
+/// The last item that was run under this name, which another may go on for.
+pub async fn of_run(database: &Database, queue: i64, run: &str) -> Result<Option<Prior>> {
+    let sql = "SELECT spec, template_values, priority, attempt FROM items WHERE queue_id = $1 AND run_name = $2 \
+               ORDER BY id DESC LIMIT 1";
+    let row = database.maybe(sql, args![queue, run]).await?;
+    let read = |row: Row| {
+        Ok(Prior {
+            spec: serde_json::from_str(&row.get::<String>("spec")?).unwrap_or_default(),
+            values: serde_json::from_str(&row.get::<String>("template_values")?).unwrap_or_default(),
+            priority: row.get("priority")?,
+            attempt: row.get("attempt")?,
+        })
+    };
+    row.map(read).transpose()
 }
 
 pub async fn set_error(write: &mut Write, id: i64, report: &Report) -> Result<()> {
@@ -185,6 +218,7 @@ pub async fn link_run(write: &mut Write, item: &str, run: &Run, now: Timestamp) 
         "UPDATE items SET run_id = $2, run_name = COALESCE(run_name, $3), state = $4, updated_at = $5 WHERE id = $1";
     write.run(sql, args![id, run.id, &run.name, state.name(), now]).await?;
     if state != item.life.state {
+        note_times(write, id, state, now).await?;
         tell(write, item.audience, id, state, now).await?;
     }
     Ok(())
@@ -198,6 +232,7 @@ pub async fn follow_run(write: &mut Write, run: &Run, state: RunState, now: Time
         if next != item.life.state {
             let sql = "UPDATE items SET state = $2, updated_at = $3 WHERE id = $1";
             write.run(sql, args![item.id, next.name(), now]).await?;
+            note_times(write, item.id, next, now).await?;
             tell(write, item.audience, item.id, next, now).await?;
         }
     }
@@ -251,6 +286,9 @@ fn read(row: &Row) -> Result<Item> {
         spec: row.get("spec")?,
         template_values: row.get("template_values")?,
         priority: row.get("priority")?,
+        attempt: row.get("attempt")?,
+        started_at: row.get("started_at")?,
+        ended_at: row.get("ended_at")?,
         agent_id: row.get("agent_id")?,
         error: row.get("error")?,
         warnings: row.get("warnings")?,

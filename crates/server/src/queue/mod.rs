@@ -3,6 +3,8 @@
 pub mod graphql;
 pub mod input;
 pub mod items;
+mod job;
+pub mod limits;
 pub mod mutation;
 pub mod push;
 pub mod quota;
@@ -15,6 +17,7 @@ use crate::people::Caller;
 use crate::project::{self, Path};
 use std::collections::BTreeMap;
 use volley_plan::people::{Decision, Deed, EntityId, Role, Thing, UserId};
+use volley_plan::queue::limits::Limits;
 
 #[derive(Clone, Debug)]
 pub struct Queue {
@@ -31,6 +34,7 @@ pub struct Queue {
     pub links: String,
     pub user_id: i64,
     pub maker: String,
+    pub limits: Limits,
     /// The own entity of whoever made it.
     pub maker_entity: i64,
     /// Members who have a role of their own for this queue.

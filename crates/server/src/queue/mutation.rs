@@ -4,7 +4,7 @@ use super::graphql::{RunQueueAccessType, RunQueuePrioritizationMode};
 use super::input::*;
 use super::items::{self, Item, Report};
 use super::push::{Asked as Pushed, push};
-use super::{Config, quota, store};
+use super::{Config, limits, quota, store};
 use crate::Shared;
 use crate::events;
 use crate::fault::{Fault, Result};
@@ -188,6 +188,9 @@ impl QueueMutation {
             return Ok(None);
         }
         let mut write = shared.database.write().await?;
+        if !limits::is_room_to_run(&mut write, &queue, now).await? {
+            return Ok(None);
+        }
         let popped = match quota::exist(&mut write).await? {
             true => quota::pop(&mut write, &queue, agent, now).await?,
             false => items::pop(&mut write, &queue, agent, now).await?,

@@ -1,6 +1,6 @@
 //! Putting work into a queue. Both mutations come here, so both refuse the same.
 
-use super::{Queue, items, quota, store};
+use super::{Queue, items, job, limits, quota, store};
 use crate::Shared;
 use crate::fault::{Fault, Result};
 use crate::people::Caller;
@@ -18,7 +18,12 @@ pub struct Asked<'a> {
 
 pub async fn push(shared: &Shared, caller: &Caller, queue: &Queue, asked: &Asked<'_>) -> Result<(i64, Resolved)> {
     let template = template_of(shared, queue).await?;
+    let prior = match spec::resumed_run(asked.spec) {
+        Some(run) => items::of_run(&shared.database, queue.id, &run).await?,
+        None => None,
+    };
     let push = Push {
+        prior,
         spec: asked.spec,
         values: asked.values,
         priority: asked.priority,
@@ -29,7 +34,13 @@ pub async fn push(shared: &Shared, caller: &Caller, queue: &Queue, asked: &Asked
         Refusal::Resource => Fault::new(StatusCode::NOT_FOUND, refusal.to_string()),
         other => Fault::bad(other.to_string()),
     })?;
+    job::check(shared, caller, &resolved.spec).await?;
     let mut write = shared.database.write().await?;
+    if !limits::is_room_to_wait(&mut write, queue).await? {
+        let message =
+            format!("queue `{}` is full; hint: try again when some of what waits has been started", queue.name);
+        return Err(Fault::conflict(message));
+    }
     let now = Timestamp::now();
     let id = items::insert(&mut write, queue, &resolved, caller.user.id, now).await?;
     quota::note(&mut write, queue, (id, &resolved.spec), caller.user.id, now).await?;

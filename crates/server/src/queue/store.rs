@@ -6,6 +6,7 @@ use crate::database::{Database, Result, Row, Write};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use volley_plan::people::{Role, UserId};
+use volley_plan::queue::limits::Limits;
 use volley_plan::queue::spec::PRIORITY_DEFAULT;
 
 const QUEUES: &str = "SELECT q.*, p.entity_id, u.username AS maker, u.entity_id AS maker_entity FROM queues q JOIN projects p ON p.id = q.project_id \
@@ -115,6 +116,18 @@ pub async fn replace(write: &mut Write, id: i64, config: i64, mode: &str, links:
     Ok(())
 }
 
+/// Keeps others from changing a queue, or from counting what is in it, until the transaction ends.
+pub async fn lock(write: &mut Write, id: i64) -> Result<()> {
+    write.run("UPDATE queues SET updated_at = updated_at WHERE id = $1", args![id]).await?;
+    Ok(())
+}
+
+pub async fn set_limits(write: &mut Write, id: i64, limits: Limits, now: Timestamp) -> Result<()> {
+    let sql = "UPDATE queues SET running_max = $2, pending_max = $3, updated_at = $4 WHERE id = $1";
+    write.run(sql, args![id, limits.running_max, limits.pending_max, now]).await?;
+    Ok(())
+}
+
 pub async fn delete(write: &mut Write, id: i64) -> Result<()> {
     write.run("DELETE FROM queues WHERE id = $1", args![id]).await?;
     Ok(())
@@ -149,6 +162,7 @@ fn queue(row: &Row) -> Result<Queue> {
         links: row.get("links")?,
         user_id: row.get("user_id")?,
         maker: row.get("maker")?,
+        limits: Limits { running_max: row.get("running_max")?, pending_max: row.get("pending_max")? },
         maker_entity: row.get("maker_entity")?,
         grants: grants(&row.get::<String>("grants")?),
     })

@@ -20,7 +20,7 @@ pub enum Stream {
 }
 
 impl Stream {
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Stream::History => "history",
             Stream::Events => "events",
@@ -79,6 +79,22 @@ fn signed(number: u64) -> i64 {
 
 fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
+}
+
+/// Drops the lines of a stream behind the first `keep`.
+pub async fn cut(write: &mut Write, (run, stream): (i64, Stream), keep: i64) -> std::result::Result<(), Fault> {
+    let sql = "SELECT first, body FROM segments WHERE run_id = $1 AND stream = $2 AND first + count > $3";
+    for row in write.all(sql, args![run, stream.name(), keep]).await? {
+        let first: i64 = row.get("first")?;
+        let sql = "DELETE FROM segments WHERE run_id = $1 AND stream = $2 AND first = $3";
+        write.run(sql, args![run, stream.name(), first]).await?;
+        let mut kept = segment(&row)?;
+        kept.lines.truncate(usize::try_from(keep - first).unwrap_or(0));
+        if !kept.lines.is_empty() {
+            insert(write, run, stream, &kept).await?;
+        }
+    }
+    Ok(())
 }
 
 async fn insert(write: &mut Write, run: i64, stream: Stream, segment: &Segment) -> std::result::Result<(), Fault> {

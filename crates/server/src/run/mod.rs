@@ -1,7 +1,9 @@
 //! Runs: what a process that calls `wandb.init` sends is kept here and served back.
 
+pub mod branch;
 pub mod chart;
 pub mod graphql;
+pub mod sharing;
 pub mod lines;
 pub mod names;
 pub mod rest;

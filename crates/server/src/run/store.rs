@@ -136,6 +136,26 @@ pub async fn begin(write: &mut Write, id: i64, state: State, is_stopped: bool, n
     Ok(())
 }
 
+/// What a run's history is after it was cut or taken over from another.
+pub async fn set_history(write: &mut Write, id: i64, lines: i64, keys: &str, summary: &str) -> Result<()> {
+    let sql = "UPDATE runs SET history_lines = $2, history_keys = $3, summary = $4 WHERE id = $1";
+    write.run(sql, args![id, lines, keys, summary]).await?;
+    Ok(())
+}
+
+/// How many lines of a stream a process that shares a run has sent, if it has sent any.
+pub async fn lines_sent(write: &mut Write, run: i64, client: &str, stream: &str) -> Result<Option<i64>> {
+    let sql = "SELECT lines FROM writers WHERE run_id = $1 AND client = $2 AND stream = $3";
+    write.maybe(sql, args![run, client, stream]).await?.map(|row| row.get("lines")).transpose()
+}
+
+pub async fn note_lines_sent(write: &mut Write, run: i64, (client, stream): (&str, &str), lines: i64) -> Result<()> {
+    let sql = "INSERT INTO writers (run_id, client, stream, lines) VALUES ($1, $2, $3, $4) \
+               ON CONFLICT (run_id, client, stream) DO UPDATE SET lines = excluded.lines";
+    write.run(sql, args![run, client, stream, lines]).await?;
+    Ok(())
+}
+
 pub async fn set_state(write: &mut Write, id: i64, state: State, now: Timestamp) -> Result<()> {
     write.run("UPDATE runs SET state = $2, updated_at = $3 WHERE id = $1", args![id, state.name(), now]).await?;
     Ok(())

@@ -5,6 +5,7 @@
 
 use super::Run;
 use super::lines::{self, Stream};
+use super::sharing::{Writer, merged};
 use super::store::{self, Posted};
 use crate::Shared;
 use crate::database::Write;
@@ -72,12 +73,13 @@ pub async fn receive(
 ) -> Result<Response> {
     let post = Post::read(&body::plain(&headers, sent)?)?;
     let project = project::expect(&shared, &caller, Deed::Log, Path::of(&entity, &project)).await?;
-    let mut received = keep(&shared, project.id, &run, &post).await;
+    let writer = Writer::of(&headers);
+    let mut received = keep(&shared, project.id, &run, &post, writer.as_ref()).await;
     for _ in 1..TRIES_MAX {
         if !received.as_ref().is_err_and(Fault::is_passing) {
             break;
         }
-        received = keep(&shared, project.id, &run, &post).await;
+        received = keep(&shared, project.id, &run, &post, writer.as_ref()).await;
     }
     let is_stopped = received?;
     shared.news.announce();
@@ -86,21 +88,24 @@ pub async fn receive(
 }
 
 /// Keeps a post; says whether the run was told to stop.
-async fn keep(shared: &Shared, project: i64, run: &str, post: &Post) -> Result<bool> {
+async fn keep(shared: &Shared, project: i64, run: &str, post: &Post, writer: Option<&Writer>) -> Result<bool> {
     let mut write = shared.database.write().await?;
     let found = store::lock(&mut write, project, run).await?;
     let found = found.ok_or_else(|| Fault::missing(format!("run `{run}`")))?;
     let is_stopped = found.is_stopped;
-    take(&mut write, found, post, Timestamp::now()).await?;
+    take(&mut write, found, post, writer, Timestamp::now()).await?;
     write.commit().await?;
     Ok(is_stopped)
 }
 
-async fn take(write: &mut Write, run: Run, post: &Post, now: Timestamp) -> Result<()> {
+async fn take(write: &mut Write, run: Run, post: &Post, writer: Option<&Writer>, now: Timestamp) -> Result<()> {
     let before = RunState::named(&run.state).unwrap_or(RunState::Running);
     let word = post.word();
     let mut posted = Posted {
-        state: state::after_post(before, word),
+        state: match &writer {
+            Some(_) => state::after_shared_post(before, word),
+            None => state::after_post(before, word),
+        },
         exit_code: if let Word::Ended { exit_code } = word { Some(exit_code) } else { None },
         summary: None,
         system_metrics: None,
@@ -113,7 +118,18 @@ async fn take(write: &mut Write, run: Run, post: &Post, now: Timestamp) -> Resul
         file::store::show(write, run.id, names, now).await?;
     }
     for (name, chunk) in &post.files {
-        take_chunk(write, &run, name, chunk, &mut posted).await?;
+        let placed = match (writer, stream_of(&run, name)) {
+            (Some(writer), Some((stream, total))) => {
+                let (offset, content) =
+                    writer.place(write, (run.id, stream), (total, chunk.offset), &chunk.content).await?;
+                Some(Chunk { offset, content })
+            }
+            _ => None,
+        };
+        take_chunk(write, &run, name, placed.as_ref().unwrap_or(chunk), &mut posted).await?;
+    }
+    if writer.is_some() {
+        posted.summary = posted.summary.map(|summary| merged(&run.summary, &summary));
     }
     let state = posted.state;
     store::note_post(write, run.id, posted, now).await?;
@@ -121,6 +137,15 @@ async fn take(write: &mut Write, run: Run, post: &Post, now: Timestamp) -> Resul
         report(write, &run, state, now).await?;
     }
     Ok(())
+}
+
+fn stream_of(run: &Run, file: &str) -> Option<(Stream, i64)> {
+    match file {
+        "wandb-history.jsonl" => Some((Stream::History, run.history_lines)),
+        "wandb-events.jsonl" => Some((Stream::Events, run.event_lines)),
+        "output.log" => Some((Stream::Log, run.log_lines)),
+        _ => None,
+    }
 }
 
 async fn take_chunk(write: &mut Write, run: &Run, name: &str, chunk: &Chunk, posted: &mut Posted) -> Result<()> {

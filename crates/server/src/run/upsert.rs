@@ -1,13 +1,14 @@
 //! `upsertBucket`: a run begins, begins again, or is edited.
 
+use super::sharing::merged;
 use super::store::{self, Edit, NewRun};
-use super::{Run, names, stream};
+use super::{Run, branch, names, stream};
 use crate::Shared;
 use crate::database::Write;
 use crate::fault::{Fault, Result};
 use crate::people::Caller;
 use crate::project::{self, Path, Project};
-use crate::{events, queue};
+use crate::{events, people, queue};
 use jiff::Timestamp;
 use serde_json::Value;
 use volley_plan::people::Deed;
@@ -22,6 +23,10 @@ pub struct Begin<'a> {
     pub name: Option<&'a str>,
     pub state: Option<&'a str>,
     pub edit: Edit,
+    /// One of several processes that share the run, so it does not take away what the others said of it.
+    pub is_shared: bool,
+    /// For whom a service account starts the run.
+    pub on_behalf_of: Option<&'a str>,
 }
 
 /// An edit by id changes neither the state nor the heartbeat: nobody runs because somebody renamed it.
@@ -51,30 +56,59 @@ pub async fn begin(shared: &Shared, caller: &Caller, begin: Begin<'_>) -> Result
         None => names::new_id(),
     };
     let now = Timestamp::now();
+    let fork = branch::fork_of(shared, project.id, &name, begin.edit.config.as_deref()).await?;
+    let user = owner(shared, caller, &project, begin.on_behalf_of).await?;
     let number = store::count(&shared.database, project.id).await? + 1;
     let mut write = shared.database.write().await?;
     let label = begin.edit.display_name.clone().unwrap_or_else(|| names::new_label(number));
     let state = wanted.unwrap_or(State::Running);
-    let new = NewRun { project: project.id, name: &name, display_name: &label, state, user: caller.user.id };
+    let new = NewRun { project: project.id, name: &name, display_name: &label, state, user };
     let is_new = store::insert(&mut write, &new, now).await?;
-    let id = settle(&mut write, &project, &name, (is_new, wanted), begin.edit, now).await?;
+    let how = How { is_new, is_shared: begin.is_shared, wanted };
+    let id = settle(&mut write, &project, &name, how, begin.edit, now).await?;
+    if let Some(fork) = fork.filter(|_| is_new) {
+        branch::graft(&mut write, id, fork).await?;
+    }
     write.commit().await?;
     shared.news.announce();
     Ok((reload(shared, id).await?, is_new))
+}
+
+struct How {
+    is_new: bool,
+    is_shared: bool,
+    wanted: Option<State>,
+}
+
+/// Who a run belongs to: the caller, or the member of the entity for whom a service account speaks.
+async fn owner(shared: &Shared, caller: &Caller, project: &Project, named: Option<&str>) -> Result<i64> {
+    let Some(name) = named.filter(|name| !name.is_empty() && caller.user.is_service) else {
+        return Ok(caller.user.id);
+    };
+    let Some(user) = people::store::user_by_name(&shared.database, name).await? else {
+        return Ok(caller.user.id);
+    };
+    let entities = people::store::entities_of(&shared.database, &user).await?;
+    let is_member = entities.iter().any(|entity| entity.id == project.entity_id);
+    Ok(if is_member { user.id } else { caller.user.id })
 }
 
 async fn settle(
     write: &mut Write,
     project: &Project,
     name: &str,
-    (is_new, wanted): (bool, Option<State>),
-    edit: Edit,
+    How { is_new, is_shared, wanted }: How,
+    mut edit: Edit,
     now: Timestamp,
 ) -> Result<i64> {
     let run = store::lock(write, project.id, name).await?.ok_or_else(|| Fault::missing("the run"))?;
     let before = State::named(&run.state).unwrap_or(State::Running);
     // Only the first message of a process says where it runs; later ones bring its config.
     let is_init = edit.host.is_some() || before.has_ended();
+    if is_shared && !is_new {
+        edit.config = edit.config.map(|config| merged(&run.config, &config));
+        edit.display_name = None;
+    }
     let item = edit.config.as_deref().and_then(trace_id);
     store::edit(write, run.id, edit, now).await?;
     let state = wanted.unwrap_or(if is_init || before == State::Pending { State::Running } else { before });

@@ -1,21 +1,24 @@
 //! Sweep agents: an agent says what its runs do, and is told what to run next.
 
 use super::store::{self, Agent as Record};
-use super::{Sweep, graphql::Agent};
+use super::{Sweep, early, graphql::Agent};
 use crate::Shared;
+use crate::database::Write;
 use crate::fault::{Fault, Result};
 use crate::graphql::Asked as _;
 use crate::graphql::scalars::JsonText;
 use crate::ids;
 use crate::people::Caller;
 use crate::project::{self, Path};
-use crate::run::names;
+use crate::run::{self, names};
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 use jiff::Timestamp;
 use rand::RngExt as _;
 use serde_json::{Map, Value, json};
 use volley_plan::people::Deed;
-use volley_plan::sweep::{config, search};
+use volley_plan::run::state::State;
+use volley_plan::sweep::config::{self, Config};
+use volley_plan::sweep::search::{self, Tried};
 
 #[derive(InputObject)]
 pub struct CreateAgentInput {
@@ -92,39 +95,54 @@ async fn expect(shared: &Shared, caller: &Caller, id: &str) -> Result<(Record, S
     Ok((agent, sweep))
 }
 
+/// What an agent is told: which of its runs to stop, what to run next, or that there is nothing more.
 async fn commands(shared: &Shared, agent: &Record, sweep: &Sweep, runs: &Map<String, Value>) -> Result<Vec<Value>> {
     let now = Timestamp::now();
+    let running: Vec<&String> =
+        runs.iter().filter(|(_, state)| state.as_str() == Some("running")).map(|(run, _)| run).collect();
+    let value = super::yaml(&sweep.config)?;
+    let config = config::read(&value).map_err(|error| Fault::bad(error.to_string()))?;
+    let given = store::given(&shared.database, sweep).await?;
+    // Histories are long; they are read before others have to wait for this.
+    let stopped = if running.is_empty() { Vec::new() } else { early::to_stop(shared, &config, &given).await? };
+    let stop = |run: &String| json!({ "type": "stop", "run_id": run });
     let mut write = shared.database.write().await?;
     store::hear(&mut write, agent, now).await?;
-    let mut running = runs.iter().filter(|(_, state)| state.as_str() == Some("running")).map(|(run, _)| run);
     let commands = match sweep.state.as_str() {
         "PAUSED" => Vec::new(),
-        "CANCELED" | "CANCELLED" => {
-            let stop = running.map(|run| json!({ "type": "stop", "run_id": run }));
-            stop.chain([json!({ "type": "exit" })]).collect()
-        }
+        "CANCELED" | "CANCELLED" => running.into_iter().map(stop).chain([json!({ "type": "exit" })]).collect(),
         "FINISHED" | "STOPPED" | "CRASHED" => vec![json!({ "type": "exit" })],
-        _ if running.next().is_some() => Vec::new(),
-        _ => {
-            let value = super::yaml(&sweep.config)?;
-            let config = config::read(&value).map_err(|error| Fault::bad(error.to_string()))?;
-            let tried = store::tried(&mut write, sweep.id).await?;
-            let tried: Vec<Value> = tried.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
-            match search::next(&config, &tried, &mut || rand::rng().random()) {
-                Some(args) => {
-                    let run = names::new_id();
-                    store::add_run(&mut write, agent, &run, &args.to_string()).await?;
-                    store::set_state(&mut write, sweep.id, "RUNNING", now).await?;
-                    vec![json!({ "type": "run", "run_id": run, "program": config.program, "args": args })]
-                }
-                None => {
-                    store::set_state(&mut write, sweep.id, "FINISHED", now).await?;
-                    vec![json!({ "type": "exit" })]
-                }
-            }
-        }
+        _ if running.is_empty() => vec![next(&mut write, agent, sweep, &config, now).await?],
+        _ => running.into_iter().filter(|run| stopped.contains(run)).map(stop).collect(),
     };
     write.commit().await?;
     shared.news.announce();
     Ok(commands)
+}
+
+/// A run that was preempted goes on before a new one begins.
+async fn next(write: &mut Write, agent: &Record, sweep: &Sweep, config: &Config, now: Timestamp) -> Result<Value> {
+    let given = store::given_locked(write, sweep).await?;
+    if let Some(given) = given.iter().find(|given| given.state.as_deref() == Some(State::Preempted.name()))
+        && let Some(run) = given.run_id
+    {
+        // Until its process begins again it is nobody else's to take.
+        run::store::set_state(write, run, State::Pending, now).await?;
+        store::hand_over(write, sweep.id, &given.run_name, agent.id).await?;
+        let args: Value = serde_json::from_str(&given.params).unwrap_or_default();
+        return Ok(json!({ "type": "resume", "run_id": given.run_name, "program": config.program, "args": args }));
+    }
+    let tried: Vec<Tried> = given.iter().map(|given| early::tried(config, given)).collect();
+    match search::next(config, &tried, &mut || rand::rng().random()) {
+        Some(args) => {
+            let run = names::new_id();
+            store::add_run(write, agent, &run, &args.to_string()).await?;
+            store::set_state(write, sweep.id, "RUNNING", now).await?;
+            Ok(json!({ "type": "run", "run_id": run, "program": config.program, "args": args }))
+        }
+        None => {
+            store::set_state(write, sweep.id, "FINISHED", now).await?;
+            Ok(json!({ "type": "exit" }))
+        }
+    }
 }

@@ -1,19 +1,24 @@
 //! Sweeps in the schema.
 
-use super::{Sweep as Record, store};
+use super::{Sweep as Record, early, store};
 use crate::connection;
 use crate::fault::{Fault, Result};
 use crate::graphql::Asked as _;
-use crate::graphql::page::{after, cursor, cut, length};
-use crate::graphql::scalars::{DateTime, JsonText};
+use crate::graphql::scalars::{DateTime, JsonText, date_text};
+use crate::graphql::search::{self, Search};
 use crate::ids;
 use crate::project::graphql::Project;
 use crate::project::{self, Project as ProjectRecord};
+use crate::run::graphql::project::by_order as sorted;
 use crate::run::graphql::{Run, RunConnection};
-use crate::run::store as runs;
+use crate::run::{Run as RunRecord, store as runs};
 use async_graphql::{Context, ID, Object, SimpleObject};
+use serde_json::Value;
 use std::sync::Arc;
-use volley_plan::sweep::{config, search};
+use volley_plan::sweep::{config, search as plan};
+
+/// A project with more sweeps than this is not searched to its end.
+const SWEEPS_MAX: usize = 10_000;
 
 pub struct ProjectSweeps(pub Arc<ProjectRecord>);
 
@@ -27,13 +32,13 @@ impl ProjectSweeps {
         &self,
         ctx: &Context<'_>,
         first: Option<i32>,
-        #[graphql(name = "after")] from: Option<String>,
-        #[graphql(name = "filters")] _filters: Option<JsonText>,
+        after: Option<String>,
+        filters: Option<JsonText>,
     ) -> Result<Option<SweepConnection>> {
-        let length = length(first);
-        let rows = store::of_project(&ctx.shared().database, self.0.id, after(from.as_deref()), length + 1).await?;
-        let (rows, has_more) = cut(rows, length);
-        let nodes = rows.into_iter().map(|row| (cursor(row.id), Sweep(row))).collect();
+        let search = Search::read(filters.as_ref(), None)?;
+        let all = store::of_project(&ctx.shared().database, self.0.id, 0, SWEEPS_MAX).await?;
+        let (rows, has_more) = search::page(search.apply(all, field), first, after.as_deref());
+        let nodes = rows.into_iter().map(|(cursor, row)| (cursor, Sweep(row))).collect();
         Ok(Some(SweepConnection::page(nodes, has_more)))
     }
 
@@ -41,6 +46,26 @@ impl ProjectSweeps {
         let count = store::count(&ctx.shared().database, self.0.id).await?;
         Ok(Some(i32::try_from(count).unwrap_or(i32::MAX)))
     }
+}
+
+/// A sweep as filters see it.
+fn field(sweep: &Record, field: &str) -> Option<Value> {
+    let date = |at: i64| Some(Value::from(date_text(at)));
+    match field {
+        "name" => Some(Value::from(sweep.name.as_str())),
+        "displayName" | "display_name" => sweep.display_name.as_deref().map(Value::from),
+        "description" => sweep.description.as_deref().map(Value::from),
+        "state" => Some(Value::from(sweep.state.as_str())),
+        "method" => Some(Value::from(method(sweep))),
+        "createdAt" | "created_at" => date(sweep.created_at),
+        "updatedAt" | "updated_at" => date(sweep.updated_at),
+        _ => None,
+    }
+}
+
+fn method(sweep: &Record) -> String {
+    let config = super::yaml(&sweep.config).unwrap_or_default();
+    config.get("method").and_then(Value::as_str).unwrap_or("custom").to_owned()
 }
 
 connection!(SweepConnection, SweepEdge, Sweep);
@@ -59,8 +84,7 @@ impl Sweep {
         self.0.display_name.as_deref()
     }
     async fn method(&self) -> String {
-        let config = super::yaml(&self.0.config).unwrap_or_default();
-        config.get("method").and_then(|method| method.as_str()).unwrap_or("custom").to_owned()
+        method(&self.0)
     }
     async fn state(&self) -> &str {
         &self.0.state
@@ -68,8 +92,14 @@ impl Sweep {
     async fn description(&self) -> Option<&str> {
         self.0.description.as_deref()
     }
-    async fn best_loss(&self) -> Option<f64> {
-        None
+    async fn best_loss(&self, ctx: &Context<'_>) -> Result<Option<f64>> {
+        let config = super::yaml(&self.0.config).ok().and_then(|value| config::read(&value).ok());
+        let Some(metric) = config.and_then(|config| config.metric) else {
+            return Ok(None);
+        };
+        let found = runs::of_sweep(&ctx.shared().database, self.0.project_id, &self.0.name).await?;
+        let losses = found.iter().filter_map(|run| early::outcome_of(&metric, &run.summary));
+        Ok(losses.map(|value| metric.loss(value)).min_by(f64::total_cmp).map(|loss| metric.loss(loss)))
     }
     async fn config(&self) -> &str {
         &self.0.config
@@ -95,7 +125,7 @@ impl Sweep {
     }
     async fn run_count_expected(&self) -> Option<i32> {
         let config = config::read(&super::yaml(&self.0.config).ok()?).ok()?;
-        search::expected(&config).and_then(|count| i32::try_from(count).ok())
+        plan::expected(&config).and_then(|count| i32::try_from(count).ok())
     }
     async fn controller_run_name(&self) -> Option<&str> {
         None
@@ -108,15 +138,11 @@ impl Sweep {
         &self,
         ctx: &Context<'_>,
         first: Option<i32>,
-        #[graphql(name = "after")] from: Option<String>,
-        #[graphql(name = "order")] _order: Option<String>,
+        after: Option<String>,
+        order: Option<String>,
     ) -> Result<Option<RunConnection>> {
-        let mut found = runs::of_sweep(&ctx.shared().database, self.0.project_id, &self.0.name).await?;
-        let seen = after(from.as_deref());
-        found.retain(|run| run.id > seen);
-        let (rows, has_more) = cut(found, length(first));
-        let nodes = rows.into_iter().map(|row| (cursor(row.id), Run::new(row))).collect();
-        Ok(Some(RunConnection::page(nodes, has_more)))
+        let found = runs::of_sweep(&ctx.shared().database, self.0.project_id, &self.0.name).await?;
+        Ok(Some(page(sorted(found, order.as_deref()), first, after.as_deref())))
     }
     async fn agents(&self, ctx: &Context<'_>) -> Result<Option<SweepAgentConnection>> {
         let agents = store::agents_of(&ctx.shared().database, self.0.id).await?;
@@ -130,6 +156,11 @@ impl Sweep {
     async fn early_stop_job_running(&self) -> Option<bool> {
         Some(false)
     }
+}
+
+fn page(found: Vec<RunRecord>, first: Option<i32>, after: Option<&str>) -> RunConnection {
+    let (rows, has_more) = search::page(found, first, after);
+    RunConnection::page(rows.into_iter().map(|(cursor, row)| (cursor, Run::new(row))).collect(), has_more)
 }
 
 #[derive(SimpleObject)]
@@ -158,8 +189,9 @@ impl Agent {
     async fn state(&self) -> Option<&str> {
         Some(&self.0.state)
     }
-    async fn total_runs(&self) -> Option<i32> {
-        None
+    async fn total_runs(&self, ctx: &Context<'_>) -> Result<Option<i32>> {
+        let given = store::runs_of_agent(&ctx.shared().database, self.0.id).await?;
+        Ok(Some(search::total(&given)))
     }
     async fn created_at(&self) -> DateTime {
         DateTime(self.0.created_at)
@@ -170,12 +202,20 @@ impl Agent {
     #[expect(clippy::too_many_arguments, reason = "the schema's arguments")]
     async fn runs(
         &self,
-        #[graphql(name = "first")] _first: Option<i32>,
-        #[graphql(name = "after")] _after: Option<String>,
+        ctx: &Context<'_>,
+        first: Option<i32>,
+        after: Option<String>,
         #[graphql(name = "last")] _last: Option<i32>,
         #[graphql(name = "before")] _before: Option<String>,
-        #[graphql(name = "order")] _order: Option<String>,
-    ) -> Option<RunConnection> {
-        None
+        order: Option<String>,
+    ) -> Result<Option<RunConnection>> {
+        let database = &ctx.shared().database;
+        let Some(sweep) = store::by_id(database, self.0.sweep_id).await? else {
+            return Ok(None);
+        };
+        let given = store::runs_of_agent(database, self.0.id).await?;
+        let mut found = runs::of_sweep(database, sweep.project_id, &sweep.name).await?;
+        found.retain(|run| given.contains(&run.name));
+        Ok(Some(page(sorted(found, order.as_deref()), first, after.as_deref())))
     }
 }

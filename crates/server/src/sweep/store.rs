@@ -108,10 +108,54 @@ pub async fn hear(write: &mut Write, agent: &Agent, now: Timestamp) -> Result<()
     Ok(())
 }
 
-/// The parameters of all runs that the sweep has given out.
-pub async fn tried(write: &mut Write, sweep: i64) -> Result<Vec<String>> {
-    let rows = write.all("SELECT params FROM sweep_runs WHERE sweep_id = $1 ORDER BY run_name", args![sweep]).await?;
-    rows.iter().map(|row| row.get("params")).collect()
+/// A run that a sweep has given out, as far as it has come.
+#[derive(Clone, Debug)]
+pub struct Given {
+    pub run_name: String,
+    pub agent_id: i64,
+    /// JSON text.
+    pub params: String,
+    /// The rest is nothing until its process calls `wandb.init`.
+    pub run_id: Option<i64>,
+    pub state: Option<String>,
+    pub summary: Option<String>,
+}
+
+const GIVEN: &str = "SELECT s.run_name, s.agent_id, s.params, r.id AS run_id, r.state, r.summary FROM sweep_runs s \
+               LEFT JOIN runs r ON r.project_id = $2 AND r.name = s.run_name WHERE s.sweep_id = $1 ORDER BY r.id, s.run_name";
+
+/// All runs that the sweep has given out, oldest first.
+pub async fn given(database: &Database, sweep: &Sweep) -> Result<Vec<Given>> {
+    database.all(GIVEN, args![sweep.id, sweep.project_id]).await?.iter().map(read_given).collect()
+}
+
+/// The same, as a transaction sees it that chooses the next.
+pub async fn given_locked(write: &mut Write, sweep: &Sweep) -> Result<Vec<Given>> {
+    write.all(GIVEN, args![sweep.id, sweep.project_id]).await?.iter().map(read_given).collect()
+}
+
+fn read_given(row: &Row) -> Result<Given> {
+    Ok(Given {
+        run_name: row.get("run_name")?,
+        agent_id: row.get("agent_id")?,
+        params: row.get("params")?,
+        run_id: row.get("run_id")?,
+        state: row.get("state")?,
+        summary: row.get("summary")?,
+    })
+}
+
+/// The names of the runs that an agent was given.
+pub async fn runs_of_agent(database: &Database, agent: i64) -> Result<Vec<String>> {
+    let sql = "SELECT run_name FROM sweep_runs WHERE agent_id = $1";
+    database.all(sql, args![agent]).await?.iter().map(|row| row.get("run_name")).collect()
+}
+
+/// Another agent goes on with a run.
+pub async fn hand_over(write: &mut Write, sweep: i64, run: &str, agent: i64) -> Result<()> {
+    let sql = "UPDATE sweep_runs SET agent_id = $3 WHERE sweep_id = $1 AND run_name = $2";
+    write.run(sql, args![sweep, run, agent]).await?;
+    Ok(())
 }
 
 pub async fn add_run(write: &mut Write, agent: &Agent, run: &str, params: &str) -> Result<()> {

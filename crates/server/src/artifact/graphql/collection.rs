@@ -1,23 +1,25 @@
 //! Collections, their types and their members in the schema.
 //!
-//! Every collection here is an `ArtifactSequence`; `ArtifactPortfolio` exists because clients name it.
+//! An `ArtifactSequence` has versions of its own, an `ArtifactPortfolio` has artifacts that were linked to it.
 
 #![expect(clippy::duplicated_attributes, reason = "several fields of the interface have arguments of the same name")]
 
-use super::{
-    Artifact, ArtifactAlias, ArtifactAliasConnection, ArtifactAliasEdge, ArtifactDigestAlgorithm, TagConnection, files,
-};
-use crate::artifact::{Artifact as Record, Collection, Type, store, version_of};
+use super::{Artifact, ArtifactAlias, ArtifactAliasConnection, ArtifactDigestAlgorithm, TagConnection, files};
+use crate::artifact::members::{self, Member};
+use crate::artifact::{Collection, Type, fields, split_name, store, version_of};
 use crate::connection;
 use crate::fault::{Fault, Result};
 use crate::file::graphql::FileConnection;
 use crate::graphql::Asked as _;
-use crate::graphql::page::{PageInfo, after, cursor, cut, length};
+use crate::graphql::page::PageInfo;
 use crate::graphql::scalars::{DateTime, JsonText};
+use crate::graphql::search::{self, Search};
 use crate::ids;
 use crate::project::graphql::Project;
 use crate::project::store as projects;
 use async_graphql::{Context, Enum, ID, Interface, Object};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 
 #[derive(Enum, Clone, Copy, PartialEq, Eq)]
 pub enum ArtifactCollectionState {
@@ -69,6 +71,15 @@ pub struct ArtifactPortfolio(pub Collection);
 
 connection!(ArtifactCollectionConnection, ArtifactCollectionEdge, Option<ArtifactCollection>, total_count: i32);
 
+impl From<Collection> for ArtifactCollection {
+    fn from(collection: Collection) -> ArtifactCollection {
+        match collection.is_portfolio {
+            true => ArtifactPortfolio(collection).into(),
+            false => ArtifactSequence(collection).into(),
+        }
+    }
+}
+
 impl ArtifactSequence {
     pub async fn by_id(ctx: &Context<'_>, id: i64) -> Result<ArtifactSequence> {
         let found = store::collection_by_id(&ctx.shared().database, id).await?;
@@ -88,7 +99,7 @@ macro_rules! collection {
                 &self.0.name
             }
             async fn state(&self) -> Option<ArtifactCollectionState> {
-                Some(ArtifactCollectionState::Ready)
+                Some(if self.0.is_deleted { ArtifactCollectionState::Deleted } else { ArtifactCollectionState::Ready })
             }
             async fn description(&self) -> Option<&str> {
                 self.0.description.as_deref()
@@ -106,17 +117,18 @@ macro_rules! collection {
                 ArtifactType::by_id(ctx, self.0.type_id).await
             }
             async fn tags(&self, #[graphql(name = "first")] _first: Option<i32>) -> Option<TagConnection> {
-                Some(TagConnection { edges: Vec::new() })
+                Some(TagConnection::of(self.0.id, self.0.tag_list()))
             }
             async fn aliases(
                 &self,
                 ctx: &Context<'_>,
-                #[graphql(name = "first")] _first: Option<i32>,
-                #[graphql(name = "after")] _after: Option<String>,
+                first: Option<i32>,
+                #[graphql(name = "after")] from: Option<String>,
             ) -> Result<Option<ArtifactAliasConnection>> {
                 let aliases = store::aliases_in(&ctx.shared().database, self.0.id).await?;
-                let edges = aliases.into_iter().map(|alias| ArtifactAliasEdge { node: Some(ArtifactAlias(alias)) }).collect();
-                Ok(Some(ArtifactAliasConnection { page_info: PageInfo::last(), edges }))
+                let aliases = aliases.into_iter().map(|alias| Some(ArtifactAlias(alias))).collect();
+                let (nodes, has_more) = search::page(aliases, first, from.as_deref());
+                Ok(Some(ArtifactAliasConnection::page(nodes, has_more)))
             }
             async fn artifacts(
                 &self,
@@ -124,9 +136,10 @@ macro_rules! collection {
                 first: Option<i32>,
                 #[graphql(name = "after")] from: Option<String>,
                 order: Option<String>,
-                #[graphql(name = "filters")] _filters: Option<JsonText>,
+                filters: Option<JsonText>,
             ) -> Result<Option<VersionedArtifactConnection>> {
-                versions(ctx, &self.0, first, from, order).await.map(Some)
+                let search = Search::read(filters.as_ref(), order.as_deref().or(Some(NEWEST_FIRST)))?;
+                versions(ctx, &self.0, &search, first, from).await.map(Some)
             }
             async fn artifact_membership(
                 &self,
@@ -150,6 +163,9 @@ collection!(ArtifactSequence {
 });
 collection!(ArtifactPortfolio {});
 
+/// Without an order, people want to see the newest first.
+const NEWEST_FIRST: &str = "-version_index";
+
 /// The version that an alias or `vN` names.
 pub async fn membership(
     ctx: &Context<'_>,
@@ -158,37 +174,41 @@ pub async fn membership(
 ) -> Result<Option<ArtifactCollectionMembership>> {
     let database = &ctx.shared().database;
     let found = match version_of(alias) {
-        Some(version) => store::by_version(database, collection.id, version).await?,
-        None => store::by_alias(database, collection.id, alias).await?,
+        Some(version) => members::by_version(database, &collection, version).await?,
+        None => members::by_alias(database, &collection, alias).await?,
     };
-    Ok(found.map(|artifact| ArtifactCollectionMembership { collection, artifact }))
+    Ok(found.map(|member| ArtifactCollectionMembership { collection, member }))
+}
+
+/// A collection's members that pass, with the aliases that filters may ask for.
+pub async fn search_members(ctx: &Context<'_>, collection: &Collection, search: &Search) -> Result<Vec<Member>> {
+    let database = &ctx.shared().database;
+    let aliases = store::aliases_in(database, collection.id).await?;
+    let of = |artifact: i64| -> Vec<String> {
+        aliases.iter().filter(|alias| alias.artifact_id == artifact).map(|alias| alias.alias.clone()).collect()
+    };
+    let all = members::all(database, collection).await?;
+    Ok(search.apply(all, |member, field| fields::of_member(member, &of(member.artifact.id), field)))
 }
 
 async fn versions(
     ctx: &Context<'_>,
     collection: &Collection,
+    search: &Search,
     first: Option<i32>,
     from: Option<String>,
-    order: Option<String>,
 ) -> Result<VersionedArtifactConnection> {
-    let mut all = store::versions(&ctx.shared().database, collection.id).await?;
-    let total = i32::try_from(all.len()).unwrap_or(i32::MAX);
-    // Without an order, people want to see the newest first.
-    if order.is_none_or(|order| order.starts_with('-')) {
-        all.reverse();
-    }
-    let seen = usize::try_from(after(from.as_deref())).unwrap_or(0);
-    let rest: Vec<_> = all.into_iter().enumerate().skip(seen).collect();
-    let (rows, has_more) = cut(rest, length(first));
-    let end_cursor = rows.last().map(|(at, _)| cursor(at + 1));
-    let edge = |(at, artifact): (usize, Record)| VersionedArtifactEdge {
-        version: format!("v{}", artifact.version.unwrap_or(0)),
-        node: Artifact(artifact),
-        cursor: cursor(at + 1),
+    let found = search_members(ctx, collection, search).await?;
+    let total_count = search::total(&found);
+    let (rows, has_next_page) = search::page(found, first, from.as_deref());
+    let end_cursor = rows.last().map(|(cursor, _)| cursor.clone());
+    let edge = |(cursor, member): (String, Member)| VersionedArtifactEdge {
+        version: format!("v{}", member.version),
+        node: Artifact(member.artifact),
+        cursor,
     };
     let edges = rows.into_iter().map(edge).collect();
-    let page_info = PageInfo { has_next_page: has_more, end_cursor };
-    Ok(VersionedArtifactConnection { total_count: total, page_info, edges })
+    Ok(VersionedArtifactConnection { total_count, page_info: PageInfo { has_next_page, end_cursor }, edges })
 }
 
 #[derive(async_graphql::SimpleObject)]
@@ -208,30 +228,30 @@ pub struct VersionedArtifactEdge {
 #[derive(Clone)]
 pub struct ArtifactCollectionMembership {
     pub collection: Collection,
-    pub artifact: Record,
+    pub member: Member,
 }
 
 #[Object]
 impl ArtifactCollectionMembership {
     async fn id(&self) -> ID {
-        ids::encode("ArtifactCollectionMembership", self.artifact.id)
+        ID(STANDARD.encode(format!("ArtifactCollectionMembership:{}:{}", self.collection.id, self.member.artifact.id)))
     }
     async fn created_at(&self) -> DateTime {
-        DateTime(self.artifact.created_at)
+        DateTime(self.member.at)
     }
     async fn version_index(&self) -> Option<i32> {
-        self.artifact.version.and_then(|version| i32::try_from(version).ok())
+        i32::try_from(self.member.version).ok()
     }
     async fn aliases(&self, ctx: &Context<'_>) -> Result<Vec<ArtifactAlias>> {
-        let aliases = store::aliases_of(&ctx.shared().database, self.artifact.id).await?;
+        let aliases = store::aliases_of(&ctx.shared().database, self.member.artifact.id).await?;
         let own = aliases.into_iter().filter(|alias| alias.collection_id == self.collection.id);
         Ok(own.map(ArtifactAlias).collect())
     }
     async fn artifact(&self) -> Option<Artifact> {
-        Some(Artifact(self.artifact.clone()))
+        Some(Artifact(self.member.artifact.clone()))
     }
     async fn artifact_collection(&self) -> Option<ArtifactCollection> {
-        Some(ArtifactSequence(self.collection.clone()).into())
+        Some(self.collection.clone().into())
     }
     async fn files(
         &self,
@@ -240,7 +260,7 @@ impl ArtifactCollectionMembership {
         first: Option<i32>,
         after: Option<String>,
     ) -> Result<Option<FileConnection>> {
-        files::page(ctx, &self.artifact, names, first, after).await.map(Some)
+        files::page(ctx, &self.member.artifact, names, first, after).await.map(Some)
     }
 }
 
@@ -272,31 +292,53 @@ impl ArtifactType {
     async fn artifact_collection(&self, ctx: &Context<'_>, name: String) -> Result<Option<ArtifactCollection>> {
         let found = store::collection_by_name(&ctx.shared().database, self.0.project_id, &name).await?;
         let own = found.filter(|collection| collection.type_id == self.0.id);
-        Ok(own.map(|collection| ArtifactSequence(collection).into()))
+        Ok(own.map(ArtifactCollection::from))
+    }
+    /// Nothing where the collection is a portfolio: older clients tell the two apart by this.
+    async fn artifact_sequence(&self, ctx: &Context<'_>, name: String) -> Result<Option<ArtifactSequence>> {
+        let found = store::collection_by_name(&ctx.shared().database, self.0.project_id, &name).await?;
+        let own = found.filter(|collection| collection.type_id == self.0.id && !collection.is_portfolio);
+        Ok(own.map(ArtifactSequence))
+    }
+    async fn artifact(&self, ctx: &Context<'_>, name: String) -> Result<Option<Artifact>> {
+        let (collection, alias) = split_name(&name);
+        let found = store::collection_by_name(&ctx.shared().database, self.0.project_id, collection).await?;
+        let found = match found.filter(|collection| collection.type_id == self.0.id) {
+            Some(collection) => membership(ctx, collection, alias).await?,
+            None => None,
+        };
+        Ok(found.map(|found| Artifact(found.member.artifact)))
     }
     async fn artifact_collections(
         &self,
         ctx: &Context<'_>,
         first: Option<i32>,
         after: Option<String>,
-        #[graphql(name = "filters")] _filters: Option<JsonText>,
-        #[graphql(name = "order")] _order: Option<String>,
+        filters: Option<JsonText>,
+        order: Option<String>,
     ) -> Result<Option<ArtifactCollectionConnection>> {
-        page(ctx, self.0.project_id, Some(self.0.id), first, after).await.map(Some)
+        let search = Search::read(filters.as_ref(), order.as_deref())?;
+        let found = search_collections(ctx, self.0.project_id, Some(self.0.id), &search).await?;
+        Ok(Some(page(found, first, after)))
     }
 }
 
-pub async fn page(
+pub async fn search_collections(
     ctx: &Context<'_>,
     project: i64,
     kind: Option<i64>,
-    first: Option<i32>,
-    from: Option<String>,
-) -> Result<ArtifactCollectionConnection> {
-    let length = length(first);
-    let rows = store::collections_of(&ctx.shared().database, project, kind, after(from.as_deref()), length + 1).await?;
-    let (rows, has_more) = cut(rows, length);
-    let total = i32::try_from(rows.len()).unwrap_or(i32::MAX);
-    let nodes = rows.into_iter().map(|row| (cursor(row.id), Some(ArtifactSequence(row).into()))).collect();
-    Ok(ArtifactCollectionConnection::page(nodes, has_more, total))
+    search: &Search,
+) -> Result<Vec<Collection>> {
+    let database = &ctx.shared().database;
+    let types = store::types(database, project).await?;
+    let all = store::collections_of(database, project, kind).await?;
+    let kind_of = |collection: &Collection| types.iter().find(|kind| kind.id == collection.type_id);
+    Ok(search.apply(all, |collection, field| fields::of_collection(collection, kind_of(collection), field)))
+}
+
+pub fn page(found: Vec<Collection>, first: Option<i32>, from: Option<String>) -> ArtifactCollectionConnection {
+    let total = search::total(&found);
+    let (rows, has_more) = search::page(found, first, from.as_deref());
+    let nodes = rows.into_iter().map(|(cursor, row)| (cursor, Some(row.into()))).collect();
+    ArtifactCollectionConnection::page(nodes, has_more, total)
 }

@@ -70,7 +70,7 @@ pub async fn page(
     };
     let nodes = entries.into_iter().map(|entry| (cursor(&entry.name), Some(file(shared, artifact, entry)))).collect();
     let total = i32::try_from(artifact.file_count).ok();
-    Ok(FileConnection::page(nodes, has_more, total))
+    Ok(FileConnection::page(nodes, has_more, total, Vec::new()))
 }
 
 fn file(shared: &Shared, artifact: &Record, entry: Entry) -> File {

@@ -5,13 +5,15 @@ pub mod files;
 pub mod input;
 pub mod mutation;
 pub mod project;
+pub mod portfolio;
+pub mod registry;
 pub mod run;
 
-use super::{Artifact as Record, find, store};
+use super::{Artifact as Record, find, members, store};
 use crate::connection;
 use crate::fault::{Fault, Result};
 use crate::graphql::Asked as _;
-use crate::graphql::page::{PAGE_MAX, cursor, length};
+use crate::graphql::page::{PAGE_MAX, PageInfo, cursor, length};
 use crate::graphql::scalars::{DateTime, Int64, JsonText};
 use crate::people;
 use crate::people::graphql::User;
@@ -19,6 +21,8 @@ use crate::run::graphql::{Run, RunConnection};
 use crate::run::store as runs;
 use crate::{file::graphql::FileConnection, ids};
 use async_graphql::{Context, Enum, ID, InputObject, Object, SimpleObject, Union};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use collection::{ArtifactCollection, ArtifactCollectionMembership, ArtifactSequence, ArtifactType};
 use files::ArtifactManifest;
 
@@ -39,6 +43,9 @@ pub enum ArtifactDigestAlgorithm {
     Xxh128,
 }
 
+/// How clients read "no time to live of its own".
+const TTL_INHERITED: i64 = -2;
+
 #[derive(Clone)]
 pub struct Artifact(pub Record);
 
@@ -47,7 +54,7 @@ connection!(ArtifactConnection, ArtifactEdge, Option<Artifact>, total_count: i32
 #[derive(SimpleObject)]
 pub struct InputArtifactConnection {
     total_count: i32,
-    page_info: crate::graphql::page::PageInfo,
+    page_info: PageInfo,
     edges: Vec<ArtifactEdge>,
 }
 
@@ -96,15 +103,14 @@ impl Artifact {
     async fn history_step(&self) -> Option<Int64> {
         self.0.history_step.map(Int64)
     }
-    /// -2 is how clients read "none of its own".
     async fn ttl_duration_seconds(&self) -> Option<Int64> {
-        Some(Int64(self.0.ttl.unwrap_or(-2)))
+        Some(Int64(self.0.ttl.unwrap_or(TTL_INHERITED)))
     }
     async fn ttl_is_inherited(&self) -> bool {
-        self.0.ttl.is_none()
+        self.0.ttl.is_none_or(|ttl| ttl == TTL_INHERITED)
     }
     async fn tags(&self) -> Vec<Tag> {
-        self.0.tag_list().into_iter().map(|name| Tag { id: ids::encode("Tag", self.0.id), name }).collect()
+        self.0.tag_list().into_iter().map(|name| Tag::of("Artifact", self.0.id, name)).collect()
     }
     async fn aliases(&self, ctx: &Context<'_>) -> Result<Vec<ArtifactAlias>> {
         let aliases = store::aliases_of(&ctx.shared().database, self.0.id).await?;
@@ -122,9 +128,18 @@ impl Artifact {
         ctx: &Context<'_>,
         #[graphql(name = "first")] _first: Option<i32>,
     ) -> Result<Option<ArtifactMembershipConnection>> {
-        let sequence = ArtifactSequence::by_id(ctx, self.0.collection_id).await?;
-        let node = Some(ArtifactCollectionMembership { collection: sequence.0, artifact: self.0.clone() });
-        Ok(Some(ArtifactMembershipConnection { edges: vec![ArtifactMembershipEdge { node }] }))
+        let home = ArtifactSequence::by_id(ctx, self.0.collection_id).await?.0;
+        let mut places = vec![(home, self.0.version.unwrap_or(0), self.0.created_at)];
+        places.extend(members::portfolios_of(&ctx.shared().database, self.0.id).await?);
+        places.retain(|(collection, _, _)| ctx.caller().may_see(collection.entity_id));
+        let edge = |(collection, version, at)| {
+            let member = members::Member { artifact: self.0.clone(), version, at };
+            ArtifactMembershipEdge { node: Some(ArtifactCollectionMembership { collection, member }) }
+        };
+        Ok(Some(ArtifactMembershipConnection {
+            page_info: PageInfo::last(),
+            edges: places.into_iter().map(edge).collect(),
+        }))
     }
     async fn current_manifest(&self, ctx: &Context<'_>) -> Result<Option<ArtifactManifest>> {
         let found = store::manifest_of(&ctx.shared().database, self.0.id).await?;
@@ -178,6 +193,7 @@ pub enum ArtifactCreator {
 
 #[derive(SimpleObject)]
 pub struct ArtifactMembershipConnection {
+    page_info: PageInfo,
     edges: Vec<ArtifactMembershipEdge>,
 }
 
@@ -201,6 +217,21 @@ pub struct ArtifactManifestEntryInput {
 pub struct Tag {
     id: ID,
     name: String,
+    tag_category_name: Option<String>,
+}
+
+impl Tag {
+    /// A tag has no life of its own here; its id says of what it is.
+    fn of(kind: &str, number: i64, name: String) -> Tag {
+        Tag { id: ID(STANDARD.encode(format!("Tag:{kind}:{number}:{name}"))), name, tag_category_name: None }
+    }
+}
+
+impl TagConnection {
+    fn of(collection: i64, names: Vec<String>) -> TagConnection {
+        let edge = |name| TagEdge { node: Tag::of("ArtifactCollection", collection, name) };
+        TagConnection { edges: names.into_iter().map(edge).collect() }
+    }
 }
 
 #[derive(SimpleObject)]
@@ -224,20 +255,12 @@ impl ArtifactAlias {
         &self.0.alias
     }
     async fn artifact_collection(&self, ctx: &Context<'_>) -> Result<Option<ArtifactCollection>> {
-        ArtifactSequence::by_id(ctx, self.0.collection_id).await.map(|sequence| Some(sequence.into()))
+        let found = store::collection_by_id(&ctx.shared().database, self.0.collection_id).await?;
+        Ok(found.map(ArtifactCollection::from))
     }
 }
 
-#[derive(SimpleObject)]
-pub struct ArtifactAliasConnection {
-    page_info: crate::graphql::page::PageInfo,
-    edges: Vec<ArtifactAliasEdge>,
-}
-
-#[derive(SimpleObject)]
-pub struct ArtifactAliasEdge {
-    node: Option<ArtifactAlias>,
-}
+connection!(ArtifactAliasConnection, ArtifactAliasEdge, Option<ArtifactAlias>);
 
 #[derive(SimpleObject)]
 #[graphql(name = "ClientIDMapping")]
@@ -259,7 +282,7 @@ impl ArtifactQuery {
         let number = ids::decode("ArtifactCollection", &id).ok_or_else(|| Fault::missing("the collection"))?;
         let found = store::collection_by_id(&ctx.shared().database, number).await?;
         let seen = found.filter(|collection| ctx.caller().may_see(collection.entity_id));
-        Ok(seen.map(|collection| ArtifactSequence(collection).into()))
+        Ok(seen.filter(|collection| !collection.is_deleted).map(ArtifactCollection::from))
     }
 
     #[graphql(name = "clientIDMapping")]

@@ -5,7 +5,7 @@ use super::collection::ArtifactType;
 use super::files::ArtifactManifest;
 use super::input::*;
 use crate::artifact::manifest::hex_of;
-use crate::artifact::{Artifact as Record, commit, expect, store};
+use crate::artifact::{Artifact as Record, NAME_HINT, commit, expect, is_name, members, multipart, store};
 use crate::blobs::Access;
 use crate::database::Write;
 use crate::events;
@@ -57,8 +57,22 @@ impl ArtifactMutation {
         let shared = ctx.shared();
         let artifact = expect_pending(ctx, &input.artifact_id).await?;
         let kind = input.kind.unwrap_or(ArtifactManifestType::Full);
+        // Several runs may each send a part of the same artifact's manifest.
+        let name = match kind {
+            ArtifactManifestType::Full => input.name,
+            ArtifactManifestType::Patch | ArtifactManifestType::Incremental => {
+                format!("{}@{}", input.name, input.run_name)
+            }
+        };
+        let base = match &input.base_artifact_id {
+            Some(base) => Some(expect(shared, ctx.caller(), Deed::See, base).await?.id),
+            None => None,
+        };
         let mut write = shared.database.write().await?;
-        let id = store::ensure_manifest(&mut write, artifact.id, &input.name, kind.name(), &input.digest).await?;
+        let id = store::ensure_manifest(&mut write, artifact.id, &name, kind.name(), &input.digest).await?;
+        if let Some(base) = base {
+            store::set_base(&mut write, artifact.id, base).await?;
+        }
         write.commit().await?;
         Ok(Some(ArtifactManifestPayload { artifact_manifest: ArtifactManifest::new(ctx, id, input.digest) }))
     }
@@ -75,6 +89,9 @@ impl ArtifactMutation {
         let hidden = |fault: Fault| if fault.status == http::StatusCode::NOT_FOUND { missing() } else { fault };
         expect_pending(ctx, &ids::encode("Artifact", artifact)).await.map_err(hidden)?;
         let digest = input.digest.unwrap_or(digest);
+        let mut write = ctx.shared().database.write().await?;
+        store::set_manifest_digest(&mut write, id, &digest).await?;
+        write.commit().await?;
         Ok(Some(ArtifactManifestPayload { artifact_manifest: ArtifactManifest::new(ctx, id, digest) }))
     }
 
@@ -89,17 +106,18 @@ impl ArtifactMutation {
             let artifact = expect_pending(ctx, &spec.artifact_id).await?;
             nodes.push((cursor(at), Some(upload(ctx, artifact, spec).await?)));
         }
-        Ok(Some(CreateArtifactFilesPayload { files: FileConnection::page(nodes, false, None) }))
+        Ok(Some(CreateArtifactFilesPayload { files: FileConnection::page(nodes, false, None, Vec::new()) }))
     }
 
-    /// Uploads in parts are not offered, so there is none to complete.
     async fn complete_multipart_upload_artifact(
         &self,
         ctx: &Context<'_>,
         input: CompleteMultipartUploadArtifactInput,
     ) -> Result<Option<CompleteMultipartUploadArtifactPayload>> {
-        expect_pending(ctx, &input.artifact_id).await?;
-        Err(Fault::missing(format!("the upload `{}`", input.upload_id)))
+        let artifact = expect_pending(ctx, &input.artifact_id).await?;
+        let parts = input.completed_parts.iter().map(|part| part.part_number.0).collect();
+        let digest = multipart::complete(ctx.shared(), &artifact, &input.upload_id, parts).await?;
+        Ok(Some(CompleteMultipartUploadArtifactPayload { digest: Some(digest) }))
     }
 
     async fn commit_artifact(
@@ -148,7 +166,7 @@ impl ArtifactMutation {
         let mut write = shared.database.write().await?;
         store::edit(&mut write, artifact.id, &edit, Timestamp::now()).await?;
         if let Some(wanted) = input.aliases {
-            for old in known {
+            for old in known.into_iter().filter(|old| old.collection_id == artifact.collection_id) {
                 if !wanted.iter().any(|alias| alias.alias == old.alias) {
                     store::drop_alias(&mut write, old.collection_id, &old.alias, artifact.id).await?;
                 }
@@ -178,33 +196,51 @@ impl ArtifactMutation {
         Ok(Some(DeleteArtifactPayload { artifact: reload(shared, artifact.id).await? }))
     }
 
-    async fn link_artifact(&self, ctx: &Context<'_>, input: LinkArtifactInput) -> Result<Option<LinkArtifactPayload>> {
-        let id = input.artifact_id.or(input.client_id).ok_or_else(|| Fault::missing("the artifact"))?;
-        expect(ctx.shared(), ctx.caller(), Deed::Log, &id).await?;
-        let message =
-            "this server has no portfolios to link artifacts to; hint: use an alias in the artifact's own collection";
-        Err(Fault::new(http::StatusCode::NOT_IMPLEMENTED, message))
-    }
-
     async fn add_aliases(&self, ctx: &Context<'_>, input: AddAliasesInput) -> Result<Option<SuccessPayload>> {
         let shared = ctx.shared();
-        let artifact = expect(shared, ctx.caller(), Deed::Log, &input.artifact_id).await?;
+        let artifact = expect(shared, ctx.caller(), Deed::See, &input.artifact_id).await?;
+        let places = places(ctx, &artifact, input.aliases).await?;
         let mut write = shared.database.write().await?;
-        set_aliases(&mut write, &artifact, input.aliases.into_iter().map(|alias| alias.alias)).await?;
+        for (collection, alias) in places {
+            store::set_alias(&mut write, collection, &alias, artifact.id).await?;
+        }
         write.commit().await?;
         Ok(SuccessPayload::yes(input.client_mutation_id))
     }
 
     async fn delete_aliases(&self, ctx: &Context<'_>, input: DeleteAliasesInput) -> Result<Option<SuccessPayload>> {
         let shared = ctx.shared();
-        let artifact = expect(shared, ctx.caller(), Deed::Log, &input.artifact_id).await?;
+        let artifact = expect(shared, ctx.caller(), Deed::See, &input.artifact_id).await?;
+        let places = places(ctx, &artifact, input.aliases).await?;
         let mut write = shared.database.write().await?;
-        for alias in input.aliases {
-            store::drop_alias(&mut write, artifact.collection_id, &alias.alias, artifact.id).await?;
+        for (collection, alias) in places {
+            store::drop_alias(&mut write, collection, &alias, artifact.id).await?;
         }
         write.commit().await?;
         Ok(SuccessPayload::yes(input.client_mutation_id))
     }
+}
+
+/// The collections of aliases that are to be changed: the artifact's own, or portfolios that it was linked to.
+async fn places(
+    ctx: &Context<'_>,
+    artifact: &Record,
+    aliases: Vec<ArtifactCollectionAliasInput>,
+) -> Result<Vec<(i64, String)>> {
+    let (shared, caller) = (ctx.shared(), ctx.caller());
+    let linked = members::portfolios_of(&shared.database, artifact.id).await?;
+    let mut places = Vec::new();
+    for alias in aliases {
+        let name = &alias.artifact_collection_name;
+        let path = Path::of(&alias.entity_name, &alias.project_name);
+        let project = project::expect(shared, caller, Deed::Log, path).await?;
+        let found = store::collection_by_name(&shared.database, project.id, name).await?;
+        let is_member = |id: i64| id == artifact.collection_id || linked.iter().any(|(own, _, _)| own.id == id);
+        let found = found.filter(|found| is_member(found.id));
+        let found = found.ok_or_else(|| Fault::missing(format!("the artifact in the collection `{name}`")))?;
+        places.push((found.id, alias.alias));
+    }
+    Ok(places)
 }
 
 async fn create(ctx: &Context<'_>, input: &CreateArtifactInput) -> Result<Record> {
@@ -212,8 +248,7 @@ async fn create(ctx: &Context<'_>, input: &CreateArtifactInput) -> Result<Record
     let project = project::ensure(shared, caller, Path::of(&input.entity_name, &input.project_name)).await?;
     let first = input.artifact_collection_names.as_ref().and_then(|names| names.first());
     let name = input.artifact_collection_name.as_ref().or(first).filter(|name| is_name(name));
-    let name = name
-        .ok_or_else(|| Fault::bad("an artifact needs a collection's name: 1 to 128 characters without `/` and `:`"))?;
+    let name = name.ok_or_else(|| Fault::bad(NAME_HINT))?;
     let client_id = input.client_id.as_ref().map(|id| id.as_str());
     if let Some(client_id) = client_id
         && let Some(known) = store::by_client_id(&shared.database, client_id).await?
@@ -232,15 +267,27 @@ async fn create(ctx: &Context<'_>, input: &CreateArtifactInput) -> Result<Record
     let mut write = shared.database.write().await?;
     let kind = store::ensure_type(&mut write, project.id, &input.artifact_type_name, now).await?;
     let collection = store::ensure_collection(&mut write, project.id, kind, name, now).await?;
+    if collection.is_portfolio {
+        return Err(Fault::conflict(format!(
+            "`{name}` is a portfolio; hint: log the artifact elsewhere and link it here"
+        )));
+    }
     if collection.type_id != kind {
         return Err(Fault::conflict(format!(
             "the collection `{name}` holds artifacts of another type than `{}`",
             input.artifact_type_name
         )));
     }
+    if let Some(id) = input.distributed_id.as_deref()
+        && let Some(known) = store::distributed(&mut write, collection.id, id).await?
+    {
+        return Ok(known);
+    }
     let latest = store::latest_locked(&mut write, collection.id).await?;
     let is_same = latest.as_ref().is_some_and(|latest| latest.digest == input.digest);
-    if let Some(latest) = latest.filter(|_| is_same && input.enable_digest_deduplication.unwrap_or(false)) {
+    // What several runs fill together has no digest yet that says anything.
+    let is_whole = input.distributed_id.is_none();
+    if let Some(latest) = latest.filter(|_| is_same && is_whole && input.enable_digest_deduplication.unwrap_or(false)) {
         set_aliases(&mut write, &latest, aliases.iter().map(|alias| (*alias).to_owned())).await?;
         write.commit().await?;
         return Ok(latest);
@@ -257,6 +304,7 @@ async fn create(ctx: &Context<'_>, input: &CreateArtifactInput) -> Result<Record
         history_step: input.history_step.map(|step| step.0),
         wanted: &list(&aliases)?,
         tags: &list(&tags)?,
+        distributed_id: input.distributed_id.as_deref(),
     };
     let id = store::insert(&mut write, &new, now).await?;
     write.commit().await?;
@@ -271,11 +319,17 @@ async fn upload(ctx: &Context<'_>, artifact: Record, spec: CreateArtifactFileSpe
     let key = store::blob_key(artifact.id, &md5);
     let is_here = store::has_blob(&shared.database, artifact.id, &md5).await?;
     let upload_url = (!is_here).then(|| url(shared, Access::Write, &key, Timestamp::now()));
+    let parts: Vec<i64> = spec.upload_parts_input.iter().flatten().map(|part| part.part_number.0).collect();
+    let upload_multipart_urls = match is_here || parts.is_empty() {
+        true => None,
+        false => Some(multipart::begin(shared, &artifact, &md5, &parts)?),
+    };
     Ok(File {
         id: ID(STANDARD.encode(format!("ArtifactFile:{}:{name}", artifact.id))),
         display_name: Some(name.clone()),
         name,
         upload_url,
+        upload_multipart_urls,
         upload_headers: Some(vec![format!("Content-MD5:{}", spec.md5)]),
         md5: Some(spec.md5.clone()),
         digest: Some(spec.md5),
@@ -307,8 +361,4 @@ async fn reload(shared: &Shared, id: i64) -> Result<Artifact> {
 
 fn list<T: serde::Serialize>(items: &[T]) -> Result<String> {
     serde_json::to_string(items).map_err(Fault::internal)
-}
-
-fn is_name(name: &str) -> bool {
-    (1..=128).contains(&name.chars().count()) && !name.contains(['/', ':']) && !name.chars().any(char::is_control)
 }

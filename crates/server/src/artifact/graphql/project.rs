@@ -2,14 +2,15 @@
 
 use super::Artifact;
 use super::collection::{
-    ArtifactCollection, ArtifactCollectionConnection, ArtifactCollectionMembership, ArtifactSequence, ArtifactType,
-    ArtifactTypeConnection, membership, page,
+    ArtifactCollection, ArtifactCollectionConnection, ArtifactCollectionMembership, ArtifactType,
+    ArtifactTypeConnection, membership, page, search_collections,
 };
 use crate::artifact::{split_name, store};
 use crate::fault::Result;
 use crate::graphql::Asked as _;
 use crate::graphql::page::cursor;
 use crate::graphql::scalars::JsonText;
+use crate::graphql::search::Search;
 use crate::project::Project as ProjectRecord;
 use async_graphql::{Context, Object};
 use std::sync::Arc;
@@ -40,7 +41,7 @@ impl ProjectArtifacts {
         name: String,
         #[graphql(name = "artifactTypeName")] _kind: Option<String>,
     ) -> Result<Option<Artifact>> {
-        Ok(self.member(ctx, &name, None).await?.map(|member| Artifact(member.artifact)))
+        Ok(self.member(ctx, &name, None).await?.map(|member| Artifact(member.member.artifact)))
     }
 
     async fn artifact_collection_membership(
@@ -61,6 +62,7 @@ impl ProjectArtifacts {
         ctx: &Context<'_>,
         #[graphql(name = "first")] _first: Option<i32>,
         #[graphql(name = "after")] _after: Option<String>,
+        #[graphql(name = "includeAll")] _include_all: Option<bool>,
     ) -> Result<Option<ArtifactTypeConnection>> {
         let types = store::types(&ctx.shared().database, self.0.id).await?;
         let nodes = types.into_iter().map(|kind| (cursor(kind.id), Some(ArtifactType(kind)))).collect();
@@ -69,7 +71,7 @@ impl ProjectArtifacts {
 
     async fn artifact_collection(&self, ctx: &Context<'_>, name: String) -> Result<Option<ArtifactCollection>> {
         let found = store::collection_by_name(&ctx.shared().database, self.0.id, &name).await?;
-        Ok(found.map(|collection| ArtifactSequence(collection).into()))
+        Ok(found.map(ArtifactCollection::from))
     }
 
     async fn artifact_collections(
@@ -77,9 +79,11 @@ impl ProjectArtifacts {
         ctx: &Context<'_>,
         first: Option<i32>,
         after: Option<String>,
-        #[graphql(name = "filters")] _filters: Option<JsonText>,
-        #[graphql(name = "order")] _order: Option<String>,
+        filters: Option<JsonText>,
+        order: Option<String>,
     ) -> Result<Option<ArtifactCollectionConnection>> {
-        page(ctx, self.0.id, None, first, after).await.map(Some)
+        let search = Search::read(filters.as_ref(), order.as_deref())?;
+        let found = search_collections(ctx, self.0.id, None, &search).await?;
+        Ok(Some(page(found, first, after)))
     }
 }

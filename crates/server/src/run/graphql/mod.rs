@@ -121,7 +121,7 @@ impl RunItself {
         self.0.repo.as_deref()
     }
     async fn run_info(&self) -> Option<RunInfo> {
-        Some(RunInfo { program: self.0.program.clone(), args: None, os: None, python: None, code_saved: None })
+        Some(RunInfo::of(&self.0))
     }
     async fn patch(&self) -> Option<&str> {
         None
@@ -140,11 +140,50 @@ impl RunItself {
     }
 }
 
-#[derive(SimpleObject)]
+/// Where and how a run's process was started, as its client says in the config.
+#[derive(SimpleObject, Default)]
 pub struct RunInfo {
     program: Option<String>,
     args: Option<Vec<String>>,
     os: Option<String>,
     python: Option<String>,
+    colab: Option<String>,
+    executable: Option<String>,
     code_saved: Option<bool>,
+    cpu_count: Option<i32>,
+    gpu_count: Option<i32>,
+    gpu: Option<String>,
+    git: Option<RunGit>,
+}
+
+#[derive(SimpleObject)]
+pub struct RunGit {
+    remote: Option<String>,
+    commit: Option<String>,
+}
+
+impl RunInfo {
+    fn of(run: &Record) -> RunInfo {
+        let config = lenient::parse(&run.config).unwrap_or_default();
+        // One entry for each process that wrote the run; they were started alike.
+        let told = config.pointer("/_wandb/value/e").and_then(|told| told.as_object()?.values().next().cloned());
+        let told = told.unwrap_or_default();
+        let text = |key: &str| told.get(key).and_then(Value::as_str).map(str::to_owned);
+        let number = |key: &str| told.get(key).and_then(Value::as_i64).and_then(|number| i32::try_from(number).ok());
+        let args = told.get("args").and_then(Value::as_array);
+        let git = run.repo.is_some() || run.commit_hash.is_some();
+        RunInfo {
+            program: run.program.clone().or_else(|| text("program")),
+            args: args.map(|args| args.iter().filter_map(|arg| arg.as_str().map(str::to_owned)).collect()),
+            os: text("os"),
+            python: text("python"),
+            colab: text("colab"),
+            executable: text("executable"),
+            code_saved: Some(text("codePath").is_some()),
+            cpu_count: number("cpu_count"),
+            gpu_count: number("gpu_count"),
+            gpu: text("gpu"),
+            git: git.then(|| RunGit { remote: run.repo.clone(), commit: run.commit_hash.clone() }),
+        }
+    }
 }

@@ -2,12 +2,12 @@
 
 use super::Run;
 use crate::fault::{Fault, Result};
-use crate::graphql::Asked as _;
 use crate::graphql::scalars::{Duration, JsonText};
+use crate::graphql::{Asked as _, Sender};
 use crate::project::Path;
 use crate::run::store::{self, Edit};
 use crate::run::upsert::{self, Begin};
-use crate::run::{self, stream};
+use crate::run::{self, branch, stream};
 use crate::server_info::ServerSettings;
 use async_graphql::{Context, Enum, ID, InputObject, Object, SimpleObject};
 use jiff::Timestamp;
@@ -156,7 +156,15 @@ impl RunMutation {
             Some(id) => (upsert::edit(shared, caller, id, edit).await?, false),
             None => {
                 let path = Path { entity: input.entity_name.as_deref(), project: input.model_name.as_deref() };
-                let begin = Begin { path, name: input.name.as_deref(), state: input.state.as_deref(), edit };
+                let Sender { is_shared, username } = ctx.sender();
+                let begin = Begin {
+                    path,
+                    name: input.name.as_deref(),
+                    state: input.state.as_deref(),
+                    edit,
+                    is_shared: *is_shared,
+                    on_behalf_of: username.as_deref(),
+                };
                 upsert::begin(shared, caller, begin).await?
             }
         };
@@ -167,7 +175,7 @@ impl RunMutation {
         }))
     }
 
-    /// Deleting what is gone is done already. Artifacts stay: jobs are made by runs that are then deleted.
+    /// Deleting what is gone is done already. Artifacts stay unless asked for: jobs are made by runs that are then deleted.
     async fn delete_run(&self, ctx: &Context<'_>, input: DeleteRunInput) -> Result<Option<DeleteRunPayload>> {
         let (shared, caller) = (ctx.shared(), ctx.caller());
         let done = Ok(Some(DeleteRunPayload { client_mutation_id: input.client_mutation_id, success: Some(true) }));
@@ -177,6 +185,11 @@ impl RunMutation {
             Err(fault) => return Err(fault),
         };
         let mut write = shared.database.write().await?;
+        if input.delete_artifacts.unwrap_or(false) {
+            for artifact in crate::artifact::store::made_by_run(&shared.database, run.id).await? {
+                crate::artifact::store::mark_deleted(&mut write, artifact.id, Timestamp::now()).await?;
+            }
+        }
         store::delete(&mut write, run.id).await?;
         crate::events::audit(&mut write, caller, "run.delete", &run.path(), Timestamp::now()).await?;
         write.commit().await?;
@@ -235,8 +248,13 @@ impl RunMutation {
         Ok(SuccessPayload::yes(None))
     }
 
-    async fn rewind_run(&self, input: RewindRunInput) -> Result<Option<RewindRunPayload>> {
-        let message = format!("run `{}` cannot be rewound: this server keeps history as it was logged", input.run_name);
-        Err(Fault::new(http::StatusCode::NOT_IMPLEMENTED, message))
+    async fn rewind_run(&self, ctx: &Context<'_>, input: RewindRunInput) -> Result<Option<RewindRunPayload>> {
+        if input.metric_name != "_step" {
+            return Err(Fault::bad(format!("a run is rewound by `_step`, not by `{}`", input.metric_name)));
+        }
+        let path = Path { entity: input.entity_name.as_deref(), project: input.project_name.as_deref() };
+        let step = input.metric_value as i64;
+        let run = branch::rewind(ctx.shared(), ctx.caller(), path, &input.run_name, step).await?;
+        Ok(Some(RewindRunPayload { rewound_run: Some(Run::new(run)) }))
     }
 }

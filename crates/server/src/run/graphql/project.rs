@@ -40,8 +40,19 @@ impl ProjectRuns {
         name: String,
         #[graphql(name = "missingOk")] _missing_ok: Option<bool>,
         #[graphql(name = "urlKey")] _url_key: Option<String>,
+        #[graphql(name = "desc")] _desc: Option<String>,
     ) -> Result<Option<Run>> {
         Ok(store::by_name(&ctx.shared().database, self.0.id, &name).await?.map(Run::new))
+    }
+
+    /// What older clients call `runs`, newest first.
+    async fn buckets(&self, ctx: &Context<'_>, first: Option<i32>) -> Result<Option<RunConnection>> {
+        let length = length(first);
+        let by = ByAge { project: self.0.id, is_falling: true, after: None, limit: length + 1 };
+        let rows = passing_by_age(&ctx.shared().database, by, &Filter::All(Vec::new())).await?;
+        let (rows, has_more) = cut(rows, length);
+        let nodes = rows.into_iter().map(|row| (cursor(row.id), Run::new(row))).collect();
+        Ok(Some(RunConnection::page(nodes, has_more)))
     }
 
     async fn run_count(&self, ctx: &Context<'_>, filters: Option<JsonText>) -> Result<Option<i32>> {
@@ -97,6 +108,11 @@ impl ProjectRuns {
 fn read_filter(filters: Option<JsonText>) -> Result<Filter> {
     let text = filters.map(|filters| filters.0).filter(|text| !text.is_empty());
     filter::parse(text.as_deref().unwrap_or("{}")).map_err(|error| Fault::bad(error.to_string()))
+}
+
+/// Runs in the order that a client names.
+pub fn by_order(runs: Vec<Record>, order: Option<&str>) -> Vec<Record> {
+    sorted(runs, &Filter::All(Vec::new()), &order::parse(order))
 }
 
 /// Asks the database for more as long as too few of what it lets through pass.
