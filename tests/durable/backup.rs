@@ -96,7 +96,7 @@ fn a_backup_of_a_busy_server_is_restored_elsewhere() {
 
 #[test]
 fn with_postgres_only_the_files_are_copied_and_the_rest_is_told() {
-    let postgres = Postgres::start();
+    let postgres = Postgres::start("fsync=off");
     let folder = tempfile::tempdir().expect("a folder");
     let home = new_home(folder.path(), "home");
     let copy = folder.path().join("copy").display().to_string();

@@ -102,12 +102,12 @@ fn nothing_is_lost_or_done_twice_on_sqlite() {
 
 #[test]
 fn nothing_is_lost_or_done_twice_on_postgres() {
-    let postgres = Postgres::start();
+    let postgres = Postgres::start("fsync=off");
     survive(30, 1, Some(postgres.url()));
 }
 
 #[test]
 fn two_replicas_on_postgres_behave_as_one() {
-    let postgres = Postgres::start();
+    let postgres = Postgres::start("fsync=off");
     survive(20, 2, Some(postgres.url()));
 }

@@ -16,12 +16,8 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Without syncs of the disk: tests kill our programs, not the machine.
-    pub fn start() -> Postgres {
-        Postgres::start_with("fsync=off")
-    }
-
-    pub fn start_with(setting: &str) -> Postgres {
+    /// With one setting of its own. Tests go without syncs of the disk: they kill our programs, not the machine.
+    pub fn start(setting: &str) -> Postgres {
         let folder = tempfile::tempdir().expect("a folder");
         let data = folder.path().join("data");
         if is_root() {

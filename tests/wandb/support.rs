@@ -47,7 +47,7 @@ impl Running {
         let home = tempfile::tempdir().expect("a folder");
         let postgres = match engine {
             Engine::Sqlite => None,
-            Engine::Postgres => Some(Postgres::start()),
+            Engine::Postgres => Some(Postgres::start("fsync=off")),
         };
         let settings = Settings {
             folder: home.path().join("server"),

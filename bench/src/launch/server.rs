@@ -55,7 +55,7 @@ impl Launch {
         fs::create_dir_all(home)?;
         let postgres = match store {
             Store::Sqlite => None,
-            Store::Postgres => Some(Postgres::start_with("fsync=on")),
+            Store::Postgres => Some(Postgres::start("fsync=on")),
         };
         let mut command = Command::new(program);
         command.arg("--home").arg(home).args(["server", "--listen", "127.0.0.1:0"]);

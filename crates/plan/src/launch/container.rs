@@ -114,7 +114,7 @@ pub fn render(order: &Order, station: &Station, notes: &mut Vec<Note>) -> Result
     let mut request = request(order, station, image);
     let mut refusals = Vec::new();
     for (key, value) in config.as_object().into_iter().flatten() {
-        // The builder's settings are no option of the container.
+        // The builder's settings are no option of the container (LA-Q-3).
         if key == "builder" {
             continue;
         }

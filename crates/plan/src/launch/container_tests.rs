@@ -62,7 +62,7 @@ fn a_submitter_uses_only_what_stays_in_the_container() {
     assert!(both[0].hint.contains("cpuset-cpus"), "{}", both[0].hint);
 }
 
-// C-3, Q-2, Q-3
+// C-3, LA-Q-2, LA-Q-3
 #[test]
 fn an_admin_uses_what_the_agent_allows() {
     let mut station = station();

@@ -22,7 +22,7 @@ fn env<'a>(container: &'a Value, name: &str) -> Vec<&'a Value> {
     container["env"].as_array().unwrap().iter().filter(|entry| entry["name"] == name).collect()
 }
 
-// K-10, K-11, K-13
+// LA-Q-10, LA-Q-11, K-10, K-11, K-13
 #[test]
 fn keys_for_the_agent_are_taken_out_of_the_manifest() {
     let config = json!({"configFile": "/k", "context": "c", "namespace": "ns", "builder": {}, "wait_for_ready": true,
@@ -42,7 +42,7 @@ fn keys_for_the_agent_are_taken_out_of_the_manifest() {
     assert_eq!(rendered(&order(json!({})), &station()).0.namespace, "default");
 }
 
-// G-06
+// LA-Q-12, LA-Q-13, G-06
 #[test]
 fn a_needless_wrapper_is_taken_off() {
     let inner = json!({"kind": "PyTorchJob", "apiVersion": "kubeflow.org/v1", "metadata": {"name": "x"}});
@@ -103,7 +103,7 @@ fn only_the_main_container_gets_the_command_and_nothing_is_there_twice() {
     assert!(pod["containers"][0].get("args").is_none());
 }
 
-// Q-1, K-6, K-7
+// LA-Q-1, K-6, K-7
 #[test]
 fn what_a_macro_brings_in_is_judged_too() {
     let mut order = order(json!({"spec": {"template": {"spec": {"hostPID": "${author}"}}}}));

@@ -179,7 +179,7 @@ mod tests {
         merge(&json!({"name": name}), &rest)
     }
 
-    //
+    // LA-Q-8
     #[test]
     fn a_launch_changes_only_what_it_names() {
         let queue = json!({"spec": {"replicas": 1, "args": ["a", "b"], "ttl": 60, "containers": [
@@ -194,7 +194,7 @@ mod tests {
         );
     }
 
-    //
+    // LA-Q-6, LA-Q-8
     #[test]
     fn w_and_bs_clients_replace_the_whole_config() {
         let (queue, own) = (json!({"a": 1}), json!({"b": 2}));
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(effective(&queue, None, Mode::Merge), queue);
     }
 
-    //
+    // LA-Q-8
     #[test]
     fn every_field_says_who_set_it() {
         let raw = json!({"spec": {"gpus": "{{gpus}}", "ttl": 5, "replicas": 1}});

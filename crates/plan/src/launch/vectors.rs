@@ -26,7 +26,7 @@ struct Vector {
     notes: Vec<String>,
 }
 
-// K-20, K-21, K-22, K-23, K-35, K-39, Q-13
+// K-20, K-21, K-22, K-23, K-35, K-39, LA-Q-13
 #[test]
 fn the_conformance_vectors_hold() {
     let vectors: Vec<Vector> = serde_json::from_str(VECTORS).unwrap();

@@ -200,15 +200,7 @@ fn remedies(seen: &Observed, on: &WaitingOn) -> (&'static str, Vec<String>) {
         WaitingOn::Gates { .. } => {
             ("Gates", vec!["whoever set the gates has to take them away from spec.schedulingGates".to_owned()])
         }
-        WaitingOn::Claim { claim, is_missing: true } => {
-            ("ClaimMissing", vec![format!("create PersistentVolumeClaim {claim}")])
-        }
-        WaitingOn::Claim { claim, is_missing: false } => (
-            "ClaimUnbound",
-            vec![format!(
-                "see what it waits for: kubectl describe pvc {claim}; a StorageClass that provisions, or a volume that fits, binds it"
-            )],
-        ),
+        WaitingOn::Claim { claim, is_missing } => claim_remedy(claim, *is_missing),
         WaitingOn::Admission { resource, .. } => {
             ("Admission", vec!["it is let in when a gang before it ends".to_owned(), what_if(short(resource, "+8"))])
         }
@@ -252,6 +244,16 @@ fn remedies(seen: &Observed, on: &WaitingOn) -> (&'static str, Vec<String>) {
                 what_if(format!("without={gang}")),
             ],
         ),
+    }
+}
+
+fn claim_remedy(claim: &str, is_missing: bool) -> (&'static str, Vec<String>) {
+    match is_missing {
+        true => ("ClaimMissing", vec![format!("create PersistentVolumeClaim {claim}")]),
+        false => {
+            let look = format!("see what it waits for: kubectl describe pvc {claim}");
+            ("ClaimUnbound", vec![format!("{look}; a StorageClass that provisions, or a volume that fits, binds it")])
+        }
     }
 }
 

@@ -95,7 +95,6 @@ pub async fn expect(shared: &Shared, caller: &Caller, deed: Deed, path: Path<'_>
 }
 
 /// The same by an id. One who may not see it must not learn its name either, so what is hidden is told like what is missing.
-
 pub async fn expect_id(shared: &Shared, caller: &Caller, deed: Deed, id: &str) -> Result<Queue> {
     let missing = || Fault::missing("the queue");
     let number = crate::ids::decode("RunQueue", id).ok_or_else(missing)?;
