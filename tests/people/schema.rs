@@ -200,13 +200,18 @@ fn taught(place: &str, name: &str, names: &Names) -> Option<String> {
         ("Project.run" | "Project.bucket" | "UpsertBucketInput", "name") => quoted("r"),
         ("Project.runQueue", "name") => quoted("q"),
         ("Project.artifactType", "name") => quoted("t"),
-        ("Project.artifact" | "Project.artifactCollectionMembership", "name") => quoted("c:latest"),
+        ("Project.artifact" | "Project.artifactCollectionMembership" | "ArtifactType.artifact", "name") => {
+            quoted("c:latest")
+        }
         ("CreateArtifactTypeInput", "name") => quoted("t2"),
         ("CreateArtifactManifestInput", "name") => quoted("wandb_manifest.json"),
         ("CreateArtifactFileSpecInput" | "ArtifactManifestEntryInput", "name") => quoted("a.bin"),
-        ("Query.organization", "name") | ("Project.artifactCollection" | "ArtifactType.artifactCollection", "name") => {
-            quoted("c")
-        }
+        ("Query.organization" | "Project.artifactCollection", "name") => quoted("c"),
+        ("ArtifactType.artifactCollection" | "ArtifactType.artifactSequence", "name") => quoted("c"),
+        (_, "artifactSequenceID" | "artifactPortfolioID") => quoted(&names.collection),
+        (_, "destinationArtifactTypeName") => quoted("t2"),
+        (_, "oldProjectName") => quoted(PROJECT),
+        (_, "newProjectName") => quoted("renamed"),
         (_, "artifactCollectionName" | "artifactPortfolioName") => quoted("c"),
         ("CreateRunFilesInput" | "MarkRunFilesUploadedInput", "files") => quoted("f.txt"),
         ("DeleteFilesInput", "files") => quoted(&names.file),

@@ -20,7 +20,7 @@ use node::{ClearError, Node, NodeError, NodeOptions};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use store::{Store, StoreError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -30,6 +30,9 @@ use volley_plan::access::User;
 use volley_plan::admit::training::RULES;
 use volley_plan::node::pretended_nodes::Groups;
 use volley_scheduler::policy::Source;
+
+/// How long a stop waits for clients in this process that somebody keeps.
+const LET_GO_MAX: Duration = Duration::from_secs(2);
 
 /// How a cluster is started.
 #[derive(Debug, Clone)]
@@ -173,6 +176,13 @@ impl Cluster {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+        // Clients in this process that were dropped let go of the server, and so of the home, a moment later.
+        let server = Arc::downgrade(&self.server);
+        drop(self);
+        let start = Instant::now();
+        while server.strong_count() > 0 && start.elapsed() < LET_GO_MAX {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 }
 

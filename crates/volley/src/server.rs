@@ -57,8 +57,10 @@ pub struct ServerVerb {
 #[derive(Subcommand)]
 enum Deed {
     /// Copy the database and all files into a new folder, while the server runs
+    #[command(after_help = "Examples:\n  volley server backup /mnt/backups/monday")]
     Backup(Folder),
     /// Make a server from such a folder; nothing that exists is touched
+    #[command(after_help = "Examples:\n  volley --home new-home server restore /mnt/backups/monday")]
     Restore(Folder),
 }
 

@@ -181,16 +181,19 @@ impl Dirty {
         Some(uid)
     }
 
-    /// Moves those whose time has come; how long until the next.
-    fn wake(&mut self, now: Timestamp) -> Option<Duration> {
-        while let Some((at, uid)) = self.later.first().cloned() {
-            if at > now {
-                return Some(Duration::try_from(at.duration_since(now)).unwrap_or_default());
+    /// Moves those whose time has come.
+    fn wake(&mut self, now: Timestamp) {
+        while self.later.first().is_some_and(|(at, _)| *at <= now) {
+            if let Some((_, uid)) = self.later.pop_first() {
+                self.add(&uid);
             }
-            self.later.pop_first();
-            self.add(&uid);
         }
-        None
+    }
+
+    /// How long until the time of the next one.
+    fn pause(&self, now: Timestamp) -> Option<Duration> {
+        let (at, _) = self.later.first()?;
+        Some(Duration::try_from(at.duration_since(now)).unwrap_or_default())
     }
 }
 
@@ -224,12 +227,13 @@ impl Life {
             self.pods.retain(|_, known| known.is_busy);
             listing.entries.iter().for_each(|stored| self.take(stored));
             loop {
-                let next = self.dirty.wake(Timestamp::now());
+                self.dirty.wake(Timestamp::now());
                 while writes.len() < WRITES_MAX
                     && let Some(uid) = self.dirty.take()
                 {
                     writes.extend(self.look(&uid));
                 }
+                let next = self.dirty.pause(Timestamp::now());
                 tokio::select! {
                     found = events.next() => {
                         let Ok(found) = found else { break };

@@ -197,6 +197,10 @@ impl HostRoot<'_> {
     fn compose(&mut self, path: &Path) -> Result<(), Fault> {
         let target = self.root.join(path.strip_prefix("/").unwrap_or(path));
         let what = || format!("show the machine's {}", path.display());
+        // Others' mounts come and go, and this user may not look at all of them.
+        if path.symlink_metadata().is_err() {
+            return Ok(());
+        }
         if !path.is_dir() {
             return self.bind(path, &target).context(what);
         }
@@ -288,7 +292,11 @@ impl HostRoot<'_> {
         let Ok(kind) = entry.file_type() else { return Ok(()) };
         if kind.is_symlink() {
             let link = fs::read_link(&path).context(what)?;
-            symlink(link, place).context(what)?;
+            match symlink(link, place) {
+                // An attempt before this one came so far.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (),
+                made => made.context(what)?,
+            }
         } else if kind.is_dir() {
             let mode = entry.metadata().map_or(0o755, |found| found.permissions().mode() & 0o7777);
             fs::create_dir_all(place).context(what)?;

@@ -19,8 +19,9 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-/// A line without meaning, as often as this, keeps proxies from closing a quiet connection.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// A line without meaning, as often as this, keeps proxies from closing a quiet connection. Whoever was shut out is then
+/// noticed, too.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
 #[derive(Deserialize)]
 pub struct From {
@@ -89,7 +90,10 @@ impl Reader {
             received = tokio::time::timeout(KEEP_ALIVE, self.feed.recv()) => received,
         };
         match received {
-            Err(_) => Ok(Some(Bytes::from_static(b":\n\n"))),
+            Err(_) => {
+                let is_known = self.caller.now(&self.shared.database).await?.is_some();
+                Ok(is_known.then(|| Bytes::from_static(b":\n\n")))
+            }
             Ok(Ok(batch)) if batch.after <= self.after => self.take(&batch).await,
             Ok(Ok(_) | Err(RecvError::Lagged(_))) => {
                 self.is_behind = true;

@@ -158,13 +158,12 @@ pub async fn settle(write: &mut Write, item: &Item, answer: Answer, now: Timesta
 
 /// When an agent began with an item, and when that was over; the first time counts.
 async fn note_times(write: &mut Write, id: i64, state: State, now: Timestamp) -> Result<()> {
-    let column = match state {
+    let sql = match state {
         State::Pending | State::Leased => return Ok(()),
-        State::Claimed | State::Running => "started_at",
-        State::Finished | State::Failed => "ended_at",
+        State::Claimed | State::Running => "UPDATE items SET started_at = COALESCE(started_at, $2) WHERE id = $1",
+        State::Finished | State::Failed => "UPDATE items SET ended_at = COALESCE(ended_at, $2) WHERE id = $1",
     };
-    let sql = format!("UPDATE items SET {column} = COALESCE({column}, $2) WHERE id = $1");
-    write.run(sqlx::AssertSqlSafe(sql), args![id, now]).await?;
+    write.run(sql, args![id, now]).await?;
     Ok(())
 }
 

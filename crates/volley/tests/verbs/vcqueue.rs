@@ -16,18 +16,22 @@ fn queues_are_made_shown_operated_and_deleted() {
     assert_eq!(world.volley(&["vcqueue", "create"]), "");
     assert_eq!(world.get(&["queues.scheduling.volcano.sh", "test"])["spec"]["weight"], 1);
     world.volley(&["vcqueue", "create", "-n", "research", "-w", "4"]);
-    let group = |name: &str, phase: &str| {
+    let group = |name: &str, status: &Value| {
         json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
             "metadata": {"name": name, "namespace": "kube-system"}, "spec": {"minMember": 1, "queue": "default"},
-            "status": {"phase": phase}})
+            "status": status})
     };
-    for (name, phase) in [("a", "Running"), ("b", "Running"), ("c", "Inqueue"), ("d", "Completed")] {
-        world.apply(&group(name, phase));
+    // The scheduler lets in what waits.
+    for (name, status) in [("a", json!({})), ("b", json!({})), ("c", json!({"phase": "Completed"}))] {
+        world.apply(&group(name, &status));
+    }
+    for name in ["a", "b"] {
+        world.until(&["podgroup", name, "-n", "kube-system"], |group| group["status"]["phase"] == "Inqueue");
     }
     let table = world.volley(&["vcqueue", "get", "-n", "default"]);
     let expected = "\
 Name                     Weight  State   Parent  Inqueue Pending Running Unknown Completed
-default                  1       Open    root    1       0       2       0       1
+default                  1       Open    root    2       0       0       0       1
 ";
     assert_eq!(table, expected);
     let lines: Vec<&str> = expected.lines().collect();
