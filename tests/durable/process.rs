@@ -41,6 +41,7 @@ impl Server {
             }
             all.push_str(&std::mem::take(&mut line));
         }
+        child.wait().expect("waited for");
         panic!("the server ended before it listened: {all}");
     }
 
