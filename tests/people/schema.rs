@@ -190,6 +190,7 @@ fn taught(place: &str, name: &str, names: &Names) -> Option<String> {
         "Entity.defaultResourceConfig" => Some(&names.config),
         "DeleteRunInput" | "StopRunInput" | "UpdateRunStateInput" => Some(&names.run_id),
         "AgentHeartbeatInput" => Some(&names.sweep_agent),
+        "DeleteModelInput" => Some(&names.project_id),
         _ => None,
     };
     match (place, name) {
@@ -242,6 +243,7 @@ fn taught(place: &str, name: &str, names: &Names) -> Option<String> {
         (_, "hexMD5") => quoted("d41d8cd98f00b204e9800998ecf8427e"),
         (_, "storageLayout") if place == "Artifact.filesByManifestEntries" => quoted("V2"),
         (_, "manifestVersion") => quoted("1"),
+        ("RewindRunInput", "metricName") => quoted("_step"),
         (_, "storagePath" | "uploadID" | "metricName") => quoted("x"),
         (_, "partNumber" | "metricValue") => Some("1".to_owned()),
         ("Sweep.agent", "agentName") => quoted(&names.sweep_agent_name),

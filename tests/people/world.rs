@@ -27,6 +27,7 @@ pub struct World {
 #[derive(Clone, Debug)]
 pub struct Names {
     pub entity: String,
+    pub project_id: String,
     pub queue_id: String,
     pub item: String,
     pub run_id: String,
@@ -48,6 +49,7 @@ impl Names {
         let id = |kind: &str| base64(&format!("{kind}:999999"));
         Names {
             entity: GHOST.to_owned(),
+            project_id: id("Project"),
             queue_id: id("RunQueue"),
             item: id("RunQueueItem"),
             run_id: base64(&format!("Run:v1:r:{PROJECT}:{GHOST}")),
@@ -66,9 +68,9 @@ impl Names {
 
     pub fn all(&self) -> Vec<&str> {
         vec![
-            &self.entity, &self.queue_id, &self.item, &self.run_id, &self.agent, &self.artifact, &self.manifest,
-            &self.collection, &self.client_id, &self.file, &self.config, &self.sweep, &self.sweep_agent,
-            &self.sweep_agent_name,
+            &self.entity, &self.project_id, &self.queue_id, &self.item, &self.run_id, &self.agent, &self.artifact,
+            &self.manifest, &self.collection, &self.client_id, &self.file, &self.config, &self.sweep,
+            &self.sweep_agent, &self.sweep_agent_name,
         ]
     }
 }
@@ -101,8 +103,10 @@ fn furnish(running: &Running, key: &str) -> Names {
     let agent = make_agent(running, key, &queue_id);
     let (sweep, sweep_agent, sweep_agent_name) = make_sweep(running, key);
     let client_id = format!("{CANARY}-client");
+    let project = ask(running, key, r#"{ project(name: "$P", entityName: "$E") { id } }"#);
     Names {
         entity: TEAM.to_owned(),
+        project_id: text(&project["project"]["id"]),
         queue_id,
         item,
         run_id,
