@@ -41,12 +41,11 @@ lint: web
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 
-test: setup lint ## Everything: format, lint, all tests, the tour of the README, the demo
+test: setup lint ## Everything: format, lint, all tests, the README's tour and the guides, the demo
 	cargo build -p volley
 	$(TEST) --workspace
 	npm --prefix web test
-	tests/tour.sh
-	tests/guides.sh
+	tests/pages.sh
 	tests/demo.sh
 
 demo: setup build ## Show the main job: a cluster comes up and kubectl works with it

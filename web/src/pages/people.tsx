@@ -1,10 +1,9 @@
 /** The people of the server, for who administers it: make one, and give them a link that signs them in. */
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
 import { send } from "../api/client";
 import { refresh } from "../api/live";
 import { Answer, Badge, Button, Command, Problem } from "../parts/basic";
-import { TextField } from "../parts/form";
+import { NameForm } from "../parts/form";
 import { useText } from "../text";
 
 type Person = { username: string; admin: boolean; service: boolean; deleted: string | null };
@@ -13,7 +12,6 @@ type Link = { url: string };
 export function People() {
   const t = useText();
   const known = useQueryClient();
-  const [name, setName] = useState("");
   const answer = useQuery({ queryKey: ["People"], queryFn: async () => (await send("GET", "/api/v1/users")) as Person[] });
   const link = useMutation({
     mutationFn: async (username: string) => (await send("POST", `/api/v1/users/${encodeURIComponent(username)}/link`)) as Link,
@@ -21,7 +19,6 @@ export function People() {
   const make = useMutation({
     mutationFn: (username: string) => send("POST", "/api/v1/users", { username }),
     onSuccess: (_, username) => {
-      setName("");
       refresh(known, ["People"]);
       link.mutate(username);
     },
@@ -47,18 +44,7 @@ export function People() {
           </ul>
         )}
       </Answer>
-      <form
-        className="inline-form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          make.mutate(name);
-        }}
-      >
-        <TextField label={t.username} value={name} onText={setName} required />
-        <Button type="submit" icon="plus" isBusy={make.isPending}>
-          {t.newUser}
-        </Button>
-      </form>
+      <NameForm label={t.username} deed={t.newUser} isBusy={make.isPending} make={make.mutate} />
       <Problem error={make.error ?? link.error} />
       {link.data && (
         <div className="notice" role="status">

@@ -5,7 +5,7 @@ import { send } from "../api/client";
 import { refresh } from "../api/live";
 import { Ago, Answer, Button, Command, Heading, Problem } from "../parts/basic";
 import { Confirm } from "../parts/drawer";
-import { Segmented, TextField } from "../parts/form";
+import { NameForm, Segmented } from "../parts/form";
 import { Icon } from "../parts/icon";
 import { type Theme, useTheme } from "../preferences";
 import { LANGUAGES, useLanguage, useText } from "../text";
@@ -59,13 +59,12 @@ export function LanguageChoice() {
 function Keys() {
   const t = useText();
   const known = useQueryClient();
-  const [name, setName] = useState("");
   const [revoking, setRevoking] = useState<Key | null>(null);
   const answer = useQuery({ queryKey: ["Keys"], queryFn: async () => (await send("GET", "/api/v1/keys")) as Key[] });
   const again = () => refresh(known, ["Keys"]);
   const make = useMutation({
     mutationFn: async (name: string) => (await send("POST", "/api/v1/keys", { name })) as { key: string },
-    onSuccess: () => [setName(""), again()],
+    onSuccess: again,
   });
   const revoke = useMutation({
     mutationFn: ({ id }: Key) => send("DELETE", `/api/v1/keys/${id}`),
@@ -98,18 +97,7 @@ function Keys() {
           </ul>
         )}
       </Answer>
-      <form
-        className="inline-form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          make.mutate(name);
-        }}
-      >
-        <TextField label={t.keyName} value={name} onText={setName} required />
-        <Button type="submit" icon="plus" isBusy={make.isPending}>
-          {t.newKey}
-        </Button>
-      </form>
+      <NameForm label={t.keyName} deed={t.newKey} isBusy={make.isPending} make={make.mutate} />
       <Problem error={make.error} />
       {make.data && (
         <div className="notice" role="status">

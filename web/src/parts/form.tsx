@@ -1,5 +1,6 @@
 /** Form fields: each has a label, may have a hint, and says what is wrong beside it. */
-import { type InputHTMLAttributes, type ReactNode, type SelectHTMLAttributes, useId } from "react";
+import { type InputHTMLAttributes, type ReactNode, type SelectHTMLAttributes, useId, useState } from "react";
+import { Button } from "./basic";
 
 type FieldProps = { label: string; hint?: ReactNode; error?: string | undefined; children: (ids: Ids) => ReactNode };
 type Ids = { id: string; "aria-describedby": string | undefined; "aria-invalid": true | undefined };
@@ -111,3 +112,28 @@ export function Switch({
     </label>
   );
 }
+
+/** Makes something that needs but a name; the field is empty again once it is made. */
+export function NameForm({ label, deed, isBusy, make }: NameFormProps) {
+  const [name, setName] = useState("");
+  return (
+    <form
+      className="inline-form"
+      onSubmit={(event) => {
+        event.preventDefault();
+        make(name, { onSuccess: () => setName("") });
+      }}
+    >
+      <TextField label={label} value={name} onText={setName} required />
+      <Button type="submit" icon="plus" isBusy={isBusy}>
+        {deed}
+      </Button>
+    </form>
+  );
+}
+type NameFormProps = {
+  label: string;
+  deed: string;
+  isBusy: boolean;
+  make: (name: string, then: { onSuccess: () => void }) => void;
+};
