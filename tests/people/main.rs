@@ -5,6 +5,7 @@
 #![expect(clippy::panic, reason = "a test that panics is a test that fails")]
 
 mod access;
+mod agents;
 mod audit;
 #[path = "../wandb/http.rs"]
 mod http;

@@ -45,9 +45,12 @@ impl Route {
         let path = path.replace("{name}", &format!("{CANARY}.txt")).replace("{id}", "1").replace("{kind}", "metrics");
         let path = path.replace("{key}", "files/1/1").replace("{digest}", "00").replace("{region}", "default");
         let path = path.replace("{collection}", "c").replace("{birth}", "x");
+        // The numbers that the first of each kind has.
+        let path = path.replace("{item}", "UnVuUXVldWVJdGVtOjE%3D").replace("{agent}", "TGF1bmNoQWdlbnQ6MQ%3D%3D");
         assert!(!path.contains('{'), "nobody taught this test a part of {path}");
         let query = if self.has_query { "?token=x&until=1&sign=00" } else { "" };
-        let body = json!({ "name": "n", "role": "admin", "username": "eve", "password": "long enough", "query": "{ viewer { id } }" });
+        let body = json!({ "name": "n", "role": "admin", "username": "eve", "password": "long enough", "query": "{ viewer { id } }",
+            "queue": "q", "agent": "TGF1bmNoQWdlbnQ6MQ==", "attempt": 1, "state": "failed", "run": { "name": "x" } });
         send(running, key, &format!("{} {path}{query}", self.verb), &body.to_string())
     }
 
@@ -91,6 +94,9 @@ fn another_teams_admin_finds_what_is_not_there() {
         let real = route.ask(&world.running, &world.bob, TEAM);
         let ghost = route.ask(&world.running, &world.bob, "gone");
         assert!(!leaks(&real.body), "{told}: {}", real.body);
+        if ["{item}", "{agent}"].iter().any(|part| route.path.contains(part)) {
+            assert_eq!(real.status, 404, "{told}: {}", real.body);
+        }
         let is_of_somebody = ["{entity}", "{team}", "{user}"].iter().any(|part| route.path.contains(part));
         if is_of_somebody {
             assert_eq!((real.status, real.body), (ghost.status, ghost.body.replace("gone", TEAM)), "{told}");
@@ -122,6 +128,14 @@ fn a_viewer_reads_and_does_not_write() {
     ] {
         let answer = send(running, vera, &head, "{\"role\": \"admin\", \"username\": \"x\"}");
         assert_eq!(answer.status, status, "{head}: {}", answer.body);
+    }
+    for route in
+        routes(running).iter().filter(|route| ["{item}", "{agent}"].iter().any(|part| route.path.contains(part)))
+    {
+        let answer = route.ask(running, vera, TEAM);
+        let expected = if route.path.ends_with("/{item}") { 200 } else { 403 };
+        assert_eq!(answer.status, expected, "{} {}: {}", route.verb, route.path, answer.body);
+        assert!(answer.status != 200 || answer.json()["lease"].is_null(), "a viewer holds nothing");
     }
     assert_eq!(send(running, vera, "PATCH /api/v1/users/vera", "{\"admin\": true}").status, 403);
     let console = send(running, vera, &format!("GET /api/v1/runs/{TEAM}/{PROJECT}/r/logs"), "");

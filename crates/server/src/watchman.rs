@@ -1,13 +1,14 @@
 //! Looks after what ends by silence: runs whose process died, items whose agent did.
 
 use crate::Shared;
+use crate::agent;
 use crate::fault::Result;
 use crate::queue::items::{self, Report};
 use crate::run::{self, stream};
 use jiff::Timestamp;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
-use volley_plan::queue::item::{AGENT_SILENCE_MAX, Answer, State as ItemState, is_abandoned};
+use volley_plan::queue::item::{AGENT_SILENCE_MAX, Alone, Answer, Keeper, State as ItemState, is_abandoned};
 use volley_plan::run::state::{SILENCE_MAX, State, after_silence};
 
 /// Often enough that silence is noticed soon after its limit of minutes.
@@ -16,9 +17,11 @@ const ROUND: Duration = Duration::from_secs(15);
 const BATCH: usize = 500;
 
 pub async fn watch(shared: Shared, stop: CancellationToken) {
+    // While the server was away nobody could be heard, so silence is counted from when it came back.
+    let since = Timestamp::now();
     loop {
         let now = Timestamp::now();
-        if let Err(fault) = round(&shared, now).await {
+        if let Err(fault) = round(&shared, since, now).await {
             tracing::warn!(error = fault.message, "a round over silent runs failed");
         }
         tokio::select! {
@@ -28,7 +31,12 @@ pub async fn watch(shared: Shared, stop: CancellationToken) {
     }
 }
 
-pub async fn round(shared: &Shared, now: Timestamp) -> Result<()> {
+pub async fn round(shared: &Shared, since: Timestamp, now: Timestamp) -> Result<()> {
+    end_silent_runs(shared, since, now).await?;
+    give_up_items(shared, since, now).await
+}
+
+async fn end_silent_runs(shared: &Shared, since: Timestamp, now: Timestamp) -> Result<()> {
     for seen in run::store::silent(&shared.database, now - SILENCE_MAX, BATCH).await? {
         let mut write = shared.database.write().await?;
         // It may have spoken since it was listed.
@@ -36,7 +44,7 @@ pub async fn round(shared: &Shared, now: Timestamp) -> Result<()> {
             continue;
         };
         let before = State::named(&run.state).unwrap_or(State::Running);
-        let heartbeat = Timestamp::from_microsecond(run.heartbeat_at).unwrap_or(now);
+        let heartbeat = Timestamp::from_microsecond(run.heartbeat_at).unwrap_or(now).max(since);
         let after = after_silence(before, heartbeat, now);
         if after != before {
             run::store::set_state(&mut write, run.id, after, now).await?;
@@ -45,17 +53,33 @@ pub async fn round(shared: &Shared, now: Timestamp) -> Result<()> {
             shared.news.announce();
         }
     }
-    for (seen, heard) in items::waiting_for_a_run(&shared.database, now - AGENT_SILENCE_MAX, BATCH).await? {
-        let heard = Timestamp::from_microsecond(heard).unwrap_or(now);
+    Ok(())
+}
+
+async fn give_up_items(shared: &Shared, since: Timestamp, now: Timestamp) -> Result<()> {
+    for seen in items::left_alone(&shared.database, now - AGENT_SILENCE_MAX, BATCH).await? {
+        let has_heirs = agent::store::is_queue_served(&shared.database, seen.queue_id, now).await?;
         let mut write = shared.database.write().await?;
         let Some(item) = items::lock(&mut write, seen.id).await? else {
             continue;
         };
-        if !is_abandoned(item.life.state, false, heard, now) {
+        let alone = Alone {
+            state: item.life.state,
+            keeper: item.keeper,
+            has_run: item.run_id.is_some(),
+            agent_heartbeat: item.heard().max(since),
+            has_heirs,
+        };
+        if !is_abandoned(&alone, now) {
             continue;
         }
-        let message =
-            format!("the agent has not been heard of for {} minutes, and no run appeared", AGENT_SILENCE_MAX.as_mins());
+        let silence = now.duration_since(item.heard()).as_mins();
+        let message = match item.keeper {
+            Keeper::Run => format!("the agent has not been heard of for {silence} minutes, and no run appeared"),
+            Keeper::Agent => {
+                format!("the agent has not been heard of for {silence} minutes, and no other serves the queue")
+            }
+        };
         items::set_error(&mut write, item.id, &Report { message, stage: "agent".to_owned(), file_paths: Vec::new() })
             .await?;
         let failed = volley_plan::queue::item::Item { state: ItemState::Failed, ..item.life.clone() };

@@ -7,3 +7,4 @@ pub mod limits;
 pub mod ordered;
 pub mod spec;
 pub mod template;
+pub mod wait;

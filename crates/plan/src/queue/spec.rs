@@ -38,6 +38,7 @@ pub struct Prior {
     pub priority: i64,
     /// Which attempt it was, counted from 0.
     pub attempt: i64,
+    pub has_own_args: bool,
 }
 
 /// The run that a spec goes on with after its process was preempted; an agent counts how often that was.
@@ -55,6 +56,8 @@ pub struct Resolved {
     /// What items are taken by; the same for all where the queue has no priorities.
     pub rank: i64,
     pub attempt: i64,
+    /// The resource arguments were pushed, and are not the queue's.
+    pub has_own_args: bool,
 }
 
 /// Critical, high, medium, low.
@@ -116,7 +119,8 @@ pub fn resolve(template: &Template, push: &Push<'_>) -> Result<Resolved, Refusal
         spec.insert("author".to_owned(), Value::from(push.author));
     }
     let rank = rank(template, priority);
-    Ok(Resolved { spec: Value::Object(spec), values: Value::from_iter(values), priority, rank, attempt: 0 })
+    let values = Value::from_iter(values);
+    Ok(Resolved { spec: Value::Object(spec), values, priority, rank, attempt: 0, has_own_args })
 }
 
 /// The same work once more: as it was resolved before, and without a key that may have been in the spec.
@@ -135,6 +139,7 @@ fn resumed(template: &Template, push: &Push<'_>, prior: &Prior, mut spec: Map<St
         priority,
         rank: rank(template, priority),
         attempt: prior.attempt + 1,
+        has_own_args: prior.has_own_args,
     }
 }
 
@@ -157,6 +162,14 @@ fn given(text: Option<&str>) -> Result<Map<String, Value>, Refusal> {
     let values: Option<Map<String, Value>> =
         serde_json::from_str(text).map_err(|error| Refusal::Values(error.to_string()))?;
     Ok(values.unwrap_or_default())
+}
+
+/// A spec without what the queue filled in: its resource arguments, unless they are its own.
+pub fn pushed(mut spec: Value, has_own_args: bool) -> Value {
+    if let (Some(fields), false) = (spec.as_object_mut(), has_own_args) {
+        fields.remove("resource_args");
+    }
+    spec
 }
 
 /// A spec as it is shown to people: whatever secret it carries is masked.
@@ -219,7 +232,13 @@ mod tests {
         let queue = Template { has_priorities: true, ..queue(r#"{"n": {"schema": {"type": "integer"}}}"#) };
         let first = Push { values: Some(r#"{"n": 4}"#), priority: Some(0), ..push(SPEC) };
         let first = resolve(&queue, &first).unwrap();
-        let prior = Prior { spec: first.spec.clone(), values: first.values.clone(), priority: 0, attempt: 0 };
+        let prior = Prior {
+            spec: first.spec.clone(),
+            values: first.values.clone(),
+            priority: 0,
+            attempt: 0,
+            has_own_args: false,
+        };
         // As an agent pushes it: the resolved spec, its run, its count, perhaps with a key in it.
         let mut again = first.spec.clone();
         again["run_id"] = json!("r1");

@@ -88,6 +88,16 @@ pub fn after_silence(before: State, heartbeat: Timestamp, now: Timestamp) -> Sta
     }
 }
 
+/// The state once the agent that saw all of a run's processes says how they ended. A run that said itself that it failed
+/// did fail, although its processes ended well.
+pub fn after_verdict(before: State, exit_code: i64) -> State {
+    match (exit_code, before) {
+        (0, State::Failed) => State::Failed,
+        (0, _) => State::Finished,
+        (_, _) => State::Failed,
+    }
+}
+
 /// The state that somebody asks for by `updateRunState`; nothing if it may not be.
 pub fn on_request(before: State, wanted: State) -> Option<State> {
     let is_allowed = match wanted {
@@ -115,6 +125,14 @@ mod tests {
         assert_eq!(after_post(State::Finished, Word::Alive), State::Running);
         assert_eq!(after_post(State::Crashed, Word::Alive), State::Running);
         assert_eq!(after_post(State::Preempting, Word::Alive), State::Preempting);
+    }
+
+    #[test]
+    fn the_agent_has_the_last_word_but_on_a_run_that_failed_by_itself() {
+        assert_eq!(after_verdict(State::Crashed, 0), State::Finished);
+        assert_eq!(after_verdict(State::Pending, 0), State::Finished);
+        assert_eq!(after_verdict(State::Failed, 0), State::Failed);
+        assert_eq!(after_verdict(State::Finished, 255), State::Failed);
     }
 
     // AUTH-6

@@ -1,6 +1,6 @@
 //! Agents in the schema. Asking for one counts as its heartbeat: an agent asks for itself in every round.
 
-use super::{Agent, expect, store};
+use super::{Agent, expect, hear, store};
 use crate::events;
 use crate::fault::{Fault, Result};
 use crate::graphql::Asked as _;
@@ -12,9 +12,6 @@ use crate::{ids, queue};
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 use jiff::Timestamp;
 use volley_plan::people::Deed;
-
-/// How stale a heartbeat may be, so that not every look at an agent is a write.
-const HEARTBEAT_GRAIN_US: i64 = 5_000_000;
 
 #[derive(Default)]
 pub struct AgentQuery;
@@ -28,12 +25,8 @@ impl AgentQuery {
             Err(fault) if fault.status == http::StatusCode::NOT_FOUND => return Ok(None),
             Err(fault) => return Err(fault),
         };
-        let now = Timestamp::now();
-        let is_stale = agent.heartbeat_at + HEARTBEAT_GRAIN_US < now.as_microsecond();
-        if is_stale && caller.must(Deed::Serve, agent.entity_id, "").is_ok() {
-            let mut write = shared.database.write().await?;
-            store::hear(&mut write, agent.id, None, now).await?;
-            write.commit().await?;
+        if caller.must(Deed::Serve, agent.entity_id, "").is_ok() {
+            hear(shared, &agent, Timestamp::now()).await?;
         }
         Ok(Some(LaunchAgent::new(agent)))
     }

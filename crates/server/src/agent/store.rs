@@ -3,7 +3,12 @@
 use super::Agent;
 use crate::args;
 use crate::database::{Database, Result, Row, Write};
+use crate::ids;
 use jiff::Timestamp;
+use volley_plan::queue::item::ORPHANED_AFTER;
+
+/// Agents of one queue that are told of; who has more of them sees some.
+const LIVING_MAX: usize = 100;
 
 const AGENTS: &str = "SELECT a.*, p.entity_id FROM agents a JOIN projects p ON p.id = a.project_id";
 
@@ -34,6 +39,20 @@ pub async fn of_queue(database: &Database, project: i64, queue: &str, limit: usi
     let sql = format!("{AGENTS} WHERE a.project_id = $1 AND a.queues LIKE $2 ORDER BY a.heartbeat_at DESC LIMIT $3");
     let listed = format!("%\"{queue}\"%");
     database.all(sqlx::AssertSqlSafe(sql), args![project, listed, limit]).await?.iter().map(agent).collect()
+}
+
+/// Whether an agent that was heard of lately says that it serves the queue.
+pub async fn is_queue_served(database: &Database, queue: i64, now: Timestamp) -> Result<bool> {
+    Ok(!living(database, queue, now).await?.is_empty())
+}
+
+/// The agents of a queue that live, by their names and hosts.
+pub async fn living(database: &Database, queue: i64, now: Timestamp) -> Result<Vec<(String, String)>> {
+    let sql = "SELECT name, hostname FROM agents WHERE queues LIKE $1 AND heartbeat_at > $2 AND status <> 'KILLED' \
+               ORDER BY id LIMIT $3";
+    let listed = format!("%\"{}\"%", ids::encode("RunQueue", queue).as_str());
+    let rows = database.all(sql, args![listed, now - ORPHANED_AFTER, LIVING_MAX]).await?;
+    rows.iter().map(|row| Ok((row.get("name")?, row.get("hostname")?))).collect()
 }
 
 /// An agent was heard of; a new status comes with it, or the old one stays.

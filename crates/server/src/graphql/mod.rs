@@ -22,13 +22,21 @@ pub struct Sender {
     pub is_shared: bool,
     /// For whom a service account speaks.
     pub username: Option<String>,
+    /// What makes a submission that is sent again the same one.
+    pub idempotency_key: Option<String>,
 }
 
 impl Sender {
     pub fn of(headers: &HeaderMap) -> Sender {
-        let username = headers.get("x-wandb-username").and_then(|value| value.to_str().ok());
-        let username = username.filter(|name| !name.is_empty()).map(str::to_owned);
-        Sender { is_shared: is_shared(headers), username }
+        let text = |name: &str| {
+            let value = headers.get(name).and_then(|value| value.to_str().ok());
+            value.filter(|value| !value.is_empty()).map(str::to_owned)
+        };
+        Sender {
+            is_shared: is_shared(headers),
+            username: text("x-wandb-username"),
+            idempotency_key: text("idempotency-key"),
+        }
     }
 }
 

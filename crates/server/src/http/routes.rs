@@ -109,7 +109,7 @@ pub fn router(shared: Shared) -> Router {
 }
 
 pub fn all() -> Vec<Route> {
-    [wandb(), about(), people(), teams(), work()].into_iter().flatten().collect()
+    [wandb(), about(), people(), teams(), work(), agents()].into_iter().flatten().collect()
 }
 
 /// What W&B's clients ask for.
@@ -215,5 +215,37 @@ fn work() -> Vec<Route> {
         route(Get, logs, Known, "The console of a run, as text", run::rest::logs)
             .query("tail: integer?, follow: boolean?"),
         route(Get, files, Known, "A file of a run", run::rest::file),
+    ]
+}
+
+/// What our own agent asks for beside W&B's operations, and what people ask of one item.
+fn agents() -> Vec<Route> {
+    use Door::Known;
+    use Verb::{Get, Post};
+    use queue::serve;
+    let item = "/api/v1/items/{item}";
+    vec![
+        route(Get, "/api/v1/agents/{agent}/items", Known, "What an agent has to know of its queues", serve::list),
+        route(Post, "/api/v1/agents/{agent}/take", Known, "Take what waits, for a minute", serve::take)
+            .body("queue: string, limit: integer?"),
+        route(Get, item, Known, "An item: where it is, and why it waits", serve::show),
+        route(Post, "/api/v1/items/{item}/stop", Known, "Ask for an item's end", serve::stop),
+        route(
+            Post,
+            "/api/v1/items/{item}/acknowledge",
+            Known,
+            "Start on an item, under a run's name",
+            serve::acknowledge,
+        )
+        .body("run: object, agent: string?"),
+        route(Post, "/api/v1/items/{item}/release", Known, "Give back what did not fit", serve::release),
+        route(Post, "/api/v1/items/{item}/adopt", Known, "Take over from an agent that is gone", serve::adopt)
+            .body("agent: string"),
+        route(Post, "/api/v1/items/{item}/requeue", Known, "Put back what was preempted", serve::requeue)
+            .body("attempt: integer, reason: string?"),
+        route(Post, "/api/v1/items/{item}/end", Known, "End an item and its run", serve::end)
+            .body("state: string, stage: string?, message: string?, exit_code: integer?, file_paths: array?"),
+        route(Post, "/api/v1/items/{item}/note", Known, "Say what is going on with an item", serve::note)
+            .body("waiting: string?, state: string?, place: object?, manifest: object?"),
     ]
 }

@@ -180,10 +180,9 @@ impl RunQueueItem {
     async fn priority(&self) -> Option<i32> {
         i32::try_from(self.0.priority).ok()
     }
-    /// Why it is not handed out although it is its turn: a quota, in one sentence. Not in W&B's schema.
+    /// What it waits for, in one sentence: a quota, or what its agent noted. Not in W&B's schema.
     async fn waiting_for(&self) -> Option<&str> {
-        let is_pending = self.0.life.shown(Timestamp::now()) == State::Pending;
-        self.0.waiting.as_deref().filter(|_| is_pending)
+        self.0.waiting.as_deref()
     }
     /// As many GPUs as it asks for. Not in W&B's schema.
     async fn gpus(&self) -> i32 {
@@ -204,7 +203,7 @@ impl RunQueueItem {
     }
     /// How often it was put back after its process was preempted.
     async fn attempt(&self) -> i32 {
-        i32::try_from(self.0.attempt).unwrap_or(i32::MAX)
+        i32::try_from(self.0.life.attempt).unwrap_or(i32::MAX)
     }
     async fn template_variable_values(&self) -> Option<Json> {
         serde_json::from_str(&self.0.template_values).ok().map(Json)

@@ -8,7 +8,7 @@ use crate::ids;
 use crate::run::Run;
 use jiff::Timestamp;
 use serde_json::Value;
-use volley_plan::queue::item::{self, Answer, LEASE, State};
+use volley_plan::queue::item::{self, Answer, Keeper, LEASE, State};
 use volley_plan::queue::spec::{Prior, Resolved};
 use volley_plan::run::state::State as RunState;
 
@@ -28,15 +28,31 @@ pub struct Item {
     /// A JSON object: what the submitter chose, and defaults for the rest.
     pub template_values: String,
     pub priority: i64,
-    pub attempt: i64,
     pub started_at: Option<i64>,
     pub ended_at: Option<i64>,
-    pub agent_id: Option<i64>,
     pub error: Option<String>,
     /// A JSON list.
     pub warnings: String,
     pub user_id: i64,
+    pub author: String,
     pub created_at: i64,
+    pub updated_at: i64,
+    /// The queue's config when it was pushed.
+    pub config_id: Option<i64>,
+    /// Its resource arguments are its own and not the queue's.
+    pub has_own_args: bool,
+    pub keeper: Keeper,
+    pub agent_id: Option<i64>,
+    /// The agent's name and when it was last heard of; one that said that it ends is not heard of since.
+    pub agent: Option<(String, i64)>,
+    pub run_id: Option<i64>,
+    /// The entity and the project of its run, if that exists.
+    pub run_home: Option<(String, String)>,
+    pub stop_by: Option<String>,
+    pub exit_code: Option<i64>,
+    /// JSON texts, as the agent noted them.
+    pub place: Option<String>,
+    pub manifest: Option<String>,
 }
 
 /// What an agent reports of an item: an error, or a warning.
@@ -48,9 +64,17 @@ pub struct Report {
     pub file_paths: Vec<String>,
 }
 
+/// What one agent may be told of at once; far more than one agent can run.
+const HELD_MAX: usize = 10_000;
+/// As many of those that wait as an agent can take at once.
+const WAITING_TOLD_MAX: usize = 64;
+
 const ITEMS: &str = "SELECT i.*, p.entity_id, CASE q.access WHEN 'USER' THEN u.entity_id ELSE p.entity_id END AS audience, \
-     (SELECT a.username FROM users a WHERE a.id = i.user_id) AS author FROM items i \
-     JOIN queues q ON q.id = i.queue_id JOIN projects p ON p.id = q.project_id JOIN users u ON u.id = q.user_id";
+     (SELECT w.username FROM users w WHERE w.id = i.user_id) AS author, a.name AS agent_name, \
+     CASE a.status WHEN 'KILLED' THEN 0 ELSE a.heartbeat_at END AS heard, e.name AS run_entity, h.name AS run_project \
+     FROM items i JOIN queues q ON q.id = i.queue_id JOIN projects p ON p.id = q.project_id JOIN users u ON u.id = q.user_id \
+     LEFT JOIN agents a ON a.id = i.agent_id LEFT JOIN runs r ON r.id = i.run_id LEFT JOIN projects h ON h.id = r.project_id \
+     LEFT JOIN entities e ON e.id = h.entity_id";
 
 fn items(rest: &str) -> sqlx::AssertSqlSafe<String> {
     sqlx::AssertSqlSafe(format!("{ITEMS} {rest}"))
@@ -58,7 +82,8 @@ fn items(rest: &str) -> sqlx::AssertSqlSafe<String> {
 
 pub async fn insert(write: &mut Write, queue: &Queue, resolved: &Resolved, user: i64, now: Timestamp) -> Result<i64> {
     let sql = "INSERT INTO items (queue_id, state, spec, template_values, priority, rank, attempt, lease, warnings, user_id, \
-               created_at, updated_at) VALUES ($1, 'PENDING', $2, $3, $4, $5, $6, 0, '[]', $7, $8, $8) RETURNING id";
+               created_at, updated_at, config_id, has_own_args) \
+               VALUES ($1, 'PENDING', $2, $3, $4, $5, $6, 0, '[]', $7, $8, $8, $9, $10) RETURNING id";
     let args = args![
         queue.id,
         resolved.spec.to_string(),
@@ -67,10 +92,14 @@ pub async fn insert(write: &mut Write, queue: &Queue, resolved: &Resolved, user:
         resolved.rank,
         resolved.attempt,
         user,
-        now
+        now,
+        queue.config_id,
+        resolved.has_own_args
     ];
     let id = write.one(sql, args).await?.get("id")?;
-    tell(write, queue.audience(), id, State::Pending, now).await?;
+    let attempt = resolved.attempt;
+    tell(write, Told { audience: queue.audience(), item: id, queue: queue.id, attempt, state: State::Pending }, now)
+        .await?;
     Ok(id)
 }
 
@@ -97,23 +126,30 @@ pub async fn pop(write: &mut Write, queue: &Queue, agent: Option<i64>, now: Time
              ORDER BY rank, id LIMIT 1 {skip}), \
          lapsed AS MATERIALIZED (SELECT id, rank FROM items WHERE queue_id = $1 AND state = 'LEASED' \
              AND leased_until <= $2 ORDER BY +rank, +id LIMIT 1 {skip}) \
-         UPDATE items SET state = 'LEASED', lease = lease + 1, leased_until = $3, agent_id = $4, updated_at = $2 \
-         WHERE id = (SELECT id FROM (SELECT id, rank FROM fresh UNION ALL SELECT id, rank FROM lapsed) AS waiting \
-             ORDER BY rank, id LIMIT 1) RETURNING id, lease, spec"
+         UPDATE items SET state = 'LEASED', lease = lease + 1, leased_until = $3, agent_id = $4, updated_at = $2, \
+         waiting = NULL WHERE id = (SELECT id FROM (SELECT id, rank FROM fresh UNION ALL SELECT id, rank FROM lapsed) AS waiting \
+             ORDER BY rank, id LIMIT 1) RETURNING id, lease, spec, attempt"
     );
     let row = write.maybe(sqlx::AssertSqlSafe(sql), args![queue.id, now, now + LEASE, agent]).await?;
     let Some(row) = row else {
         return Ok(None);
     };
-    let popped = Popped { id: row.get("id")?, lease: row.get("lease")?, spec: row.get("spec")? };
-    tell(write, queue.audience(), popped.id, State::Leased, now).await?;
-    Ok(Some(popped))
+    leased(write, queue, &row, now).await.map(Some)
 }
 
 pub struct Popped {
     pub id: i64,
     pub lease: i64,
     pub spec: String,
+}
+
+/// Tells of an item that was just handed out.
+pub async fn leased(write: &mut Write, queue: &Queue, row: &Row, now: Timestamp) -> Result<Popped> {
+    let popped = Popped { id: row.get("id")?, lease: row.get("lease")?, spec: row.get("spec")? };
+    let attempt = row.get("attempt")?;
+    let told = Told { audience: queue.audience(), item: popped.id, queue: queue.id, attempt, state: State::Leased };
+    tell(write, told, now).await?;
+    Ok(popped)
 }
 
 pub async fn by_id(database: &Database, id: i64) -> Result<Option<Item>> {
@@ -125,15 +161,39 @@ pub async fn page(database: &Database, queue: i64, after: i64, limit: usize) -> 
     database.all(sql, args![queue, after, limit]).await?.iter().map(read).collect()
 }
 
-/// A queue's items with who submitted them: those that wait or run, in their order, or all, newest first.
-pub async fn listed(database: &Database, queue: i64, all: bool, limit: usize) -> Result<Vec<(Item, String)>> {
+/// A queue's items: those that wait or run, in their order, or all, newest first.
+pub async fn listed(database: &Database, queue: i64, all: bool, limit: usize) -> Result<Vec<Item>> {
     let sql = match all {
         true => items("WHERE i.queue_id = $1 ORDER BY i.id DESC LIMIT $2"),
         false => {
             items("WHERE i.queue_id = $1 AND i.state NOT IN ('FINISHED', 'FAILED') ORDER BY i.rank, i.id LIMIT $2")
         }
     };
-    database.all(sql, args![queue, limit]).await?.iter().map(|row| Ok((read(row)?, row.get("author")?))).collect()
+    database.all(sql, args![queue, limit]).await?.iter().map(read).collect()
+}
+
+/// What an agent of a queue has to know of: what is held, what has just ended, and the first of what waits.
+pub async fn of_interest(database: &Database, queue: i64, since: Timestamp) -> Result<Vec<Item>> {
+    let held = "WHERE i.queue_id = $1 AND i.state IN ('LEASED', 'CLAIMED', 'RUNNING') ORDER BY i.id LIMIT $2";
+    let waiting = "WHERE i.queue_id = $1 AND i.state = 'PENDING' ORDER BY i.rank, i.id LIMIT $2";
+    let ended = "WHERE i.queue_id = $1 AND i.ended_at > $3 ORDER BY i.ended_at DESC LIMIT $2";
+    let mut rows = database.all(items(held), args![queue, HELD_MAX]).await?;
+    rows.extend(database.all(items(waiting), args![queue, WAITING_TOLD_MAX]).await?);
+    rows.extend(database.all(items(ended), args![queue, HELD_MAX, since]).await?);
+    rows.iter().map(read).collect()
+}
+
+/// The items of a run that have not ended.
+pub async fn open_of_run(write: &mut Write, run: i64) -> Result<Vec<Item>> {
+    let sql = items("WHERE i.run_id = $1 AND i.state NOT IN ('FINISHED', 'FAILED')");
+    write.all(sql, args![run]).await?.iter().map(read).collect()
+}
+
+/// How many go before an item that waits.
+pub async fn before(database: &Database, item: &Item) -> Result<i64> {
+    let sql = "SELECT COUNT(*) AS n FROM items i JOIN items own ON own.id = $1 WHERE i.queue_id = own.queue_id \
+               AND i.state = 'PENDING' AND (i.rank < own.rank OR (i.rank = own.rank AND i.id < own.id))";
+    database.maybe(sql, args![item.id]).await?.map_or(Ok(0), |row| row.get("n"))
 }
 
 /// Reads an item inside a transaction, and keeps others from changing it until the transaction ends.
@@ -149,10 +209,26 @@ pub async fn settle(write: &mut Write, item: &Item, answer: Answer, now: Timesta
         Answer::Again => return Ok(true),
         Answer::Refused => return Ok(false),
     };
-    let sql = "UPDATE items SET state = $2, run_name = $3, updated_at = $4 WHERE id = $1 AND lease = $5";
-    write.run(sql, args![item.id, next.state.name(), next.run_name, now, item.life.lease]).await?;
+    let sql = "UPDATE items SET state = $2, run_name = $3, updated_at = $4, lease = $6, leased_until = $7, attempt = $8, \
+               is_stop_asked = $9, was_stopped = $10, waiting = CASE WHEN state = $2 THEN waiting ELSE NULL END, \
+               agent_id = CASE WHEN $2 = 'PENDING' THEN NULL ELSE agent_id END WHERE id = $1 AND lease = $5";
+    let args = args![
+        item.id,
+        next.state.name(),
+        next.run_name,
+        now,
+        item.life.lease,
+        next.lease,
+        next.leased_until,
+        next.attempt,
+        next.is_stop_asked,
+        next.was_stopped
+    ];
+    write.run(sql, args).await?;
     note_times(write, item.id, next.state, now).await?;
-    tell(write, item.audience, item.id, next.state, now).await?;
+    if next.state != item.life.state {
+        tell(write, Told { attempt: next.attempt, ..item.told(next.state) }, now).await?;
+    }
     Ok(true)
 }
 
@@ -169,7 +245,7 @@ async fn note_times(write: &mut Write, id: i64, state: State, now: Timestamp) ->
 
 /// The last item that was run under this name, which another may go on for.
 pub async fn of_run(database: &Database, queue: i64, run: &str) -> Result<Option<Prior>> {
-    let sql = "SELECT spec, template_values, priority, attempt FROM items WHERE queue_id = $1 AND run_name = $2 \
+    let sql = "SELECT spec, template_values, priority, attempt, has_own_args FROM items WHERE queue_id = $1 AND run_name = $2 \
                ORDER BY id DESC LIMIT 1";
     let row = database.maybe(sql, args![queue, run]).await?;
     let read = |row: Row| {
@@ -178,6 +254,7 @@ pub async fn of_run(database: &Database, queue: i64, run: &str) -> Result<Option
             values: serde_json::from_str(&row.get::<String>("template_values")?).unwrap_or_default(),
             priority: row.get("priority")?,
             attempt: row.get("attempt")?,
+            has_own_args: row.is("has_own_args")?,
         })
     };
     row.map(read).transpose()
@@ -212,13 +289,16 @@ pub async fn link_run(write: &mut Write, item: &str, run: &Run, now: Timestamp) 
     if !is_acknowledged && item.entity_id != run.entity_id {
         return Ok(());
     }
-    let state = item::follow(item.life.state, RunState::Running);
+    let state = item::follow(item.life.state, RunState::Running, item.keeper);
     let sql =
         "UPDATE items SET run_id = $2, run_name = COALESCE(run_name, $3), state = $4, updated_at = $5 WHERE id = $1";
     write.run(sql, args![id, run.id, &run.name, state.name(), now]).await?;
+    if item.life.is_stop_asked {
+        crate::run::store::stop(write, run.id, now).await?;
+    }
     if state != item.life.state {
         note_times(write, id, state, now).await?;
-        tell(write, item.audience, id, state, now).await?;
+        tell(write, item.told(state), now).await?;
     }
     Ok(())
 }
@@ -227,30 +307,40 @@ pub async fn link_run(write: &mut Write, item: &str, run: &Run, now: Timestamp) 
 pub async fn follow_run(write: &mut Write, run: &Run, state: RunState, now: Timestamp) -> Result<()> {
     for row in write.all(items("WHERE i.run_id = $1"), args![run.id]).await? {
         let item = read(&row)?;
-        let next = item::follow(item.life.state, state);
+        let next = item::follow(item.life.state, state, item.keeper);
         if next != item.life.state {
             let sql = "UPDATE items SET state = $2, updated_at = $3 WHERE id = $1";
             write.run(sql, args![item.id, next.name(), now]).await?;
             note_times(write, item.id, next, now).await?;
-            tell(write, item.audience, item.id, next, now).await?;
+            tell(write, item.told(next), now).await?;
         }
     }
     Ok(())
 }
 
-/// Acknowledged items without a run, with when their agent was last heard of.
-pub async fn waiting_for_a_run(database: &Database, before: Timestamp, limit: usize) -> Result<Vec<(Item, i64)>> {
-    let sql = "SELECT i.*, p.entity_id, p.entity_id AS audience, COALESCE(a.heartbeat_at, i.updated_at) AS heard \
-               FROM items i JOIN queues q ON q.id = i.queue_id JOIN projects p ON p.id = q.project_id \
-               LEFT JOIN agents a ON a.id = i.agent_id \
-               WHERE i.state = 'CLAIMED' AND i.run_id IS NULL AND COALESCE(a.heartbeat_at, i.updated_at) < $1 LIMIT $2";
-    database.all(sql, args![before, limit]).await?.iter().map(|row| Ok((read(row)?, row.get("heard")?))).collect()
+/// Started items whose agent has not been heard of since: without a run, or kept by an agent of ours.
+pub async fn left_alone(database: &Database, before: Timestamp, limit: usize) -> Result<Vec<Item>> {
+    let sql = items(
+        "WHERE (i.state = 'CLAIMED' AND i.run_id IS NULL OR i.keeper = 'agent' AND i.state IN ('CLAIMED', 'RUNNING')) \
+         AND COALESCE(a.heartbeat_at, i.updated_at) < $1 ORDER BY i.updated_at LIMIT $2",
+    );
+    database.all(sql, args![before, limit]).await?.iter().map(read).collect()
 }
 
-pub async fn tell(write: &mut Write, entity: i64, item: i64, state: State, now: Timestamp) -> Result<()> {
-    let id = ids::encode("RunQueueItem", item);
-    let body = serde_json::json!({ "state": state.name() });
-    events::record(write, Event { entity, kind: "item.state", subject: &id, body }, now).await
+/// What an event says of an item.
+pub struct Told {
+    pub audience: i64,
+    pub item: i64,
+    pub queue: i64,
+    pub attempt: i64,
+    pub state: State,
+}
+
+pub async fn tell(write: &mut Write, told: Told, now: Timestamp) -> Result<()> {
+    let id = ids::encode("RunQueueItem", told.item);
+    let queue = ids::encode("RunQueue", told.queue);
+    let body = serde_json::json!({ "state": told.state.name(), "queue": queue.as_str(), "attempt": told.attempt + 1 });
+    events::record(write, Event { entity: told.audience, kind: "item.state", subject: &id, body }, now).await
 }
 
 impl Item {
@@ -264,6 +354,21 @@ impl Item {
 
     pub fn spec(&self) -> Value {
         serde_json::from_str(&self.spec).unwrap_or_default()
+    }
+
+    pub fn told(&self, state: State) -> Told {
+        Told { audience: self.audience, item: self.id, queue: self.queue_id, attempt: self.life.attempt, state }
+    }
+
+    /// When its agent was last heard of; of one that has none, when it last changed.
+    pub fn heard(&self) -> Timestamp {
+        let heard = self.agent.as_ref().map_or(self.updated_at, |(_, heard)| *heard);
+        Timestamp::from_microsecond(heard).unwrap_or(Timestamp::UNIX_EPOCH)
+    }
+
+    /// Whether an agent of ours may take it over. What another's agent started has no name that ours would find.
+    pub fn is_orphaned(&self, now: Timestamp) -> bool {
+        self.keeper == Keeper::Agent && item::is_orphaned(self.life.state, self.heard(), now)
     }
 }
 
@@ -281,18 +386,35 @@ fn read(row: &Row) -> Result<Item> {
             lease: row.get("lease")?,
             leased_until: until.and_then(|until| Timestamp::from_microsecond(until).ok()),
             run_name: row.get("run_name")?,
+            attempt: row.get("attempt")?,
+            is_stop_asked: row.is("is_stop_asked")?,
+            was_stopped: row.is("was_stopped")?,
         },
         spec: row.get("spec")?,
         template_values: row.get("template_values")?,
         priority: row.get("priority")?,
-        attempt: row.get("attempt")?,
         started_at: row.get("started_at")?,
         ended_at: row.get("ended_at")?,
-        agent_id: row.get("agent_id")?,
         error: row.get("error")?,
         warnings: row.get("warnings")?,
         user_id: row.get("user_id")?,
+        author: row.get::<Option<String>>("author")?.unwrap_or_default(),
         created_at: row.get("created_at")?,
+        updated_at: row.get("updated_at")?,
+        config_id: row.get("config_id")?,
+        has_own_args: row.is("has_own_args")?,
+        keeper: match row.get::<Option<String>>("keeper")? {
+            Some(_) => Keeper::Agent,
+            None => Keeper::Run,
+        },
+        agent_id: row.get("agent_id")?,
+        agent: row.get::<Option<String>>("agent_name")?.zip(row.get("heard")?),
+        run_id: row.get("run_id")?,
+        run_home: row.get::<Option<String>>("run_entity")?.zip(row.get("run_project")?),
+        stop_by: row.get("stop_by")?,
+        exit_code: row.get("exit_code")?,
+        place: row.get("place")?,
+        manifest: row.get("manifest")?,
     })
 }
 

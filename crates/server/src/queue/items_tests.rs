@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, TestRunner};
-use volley_plan::queue::item::Item as Life;
+use volley_plan::queue::item::{End, Item as Life};
 
 const HISTORIES: usize = 24;
 
@@ -24,6 +24,22 @@ enum Step {
     Fail {
         back: usize,
     },
+    Release {
+        back: usize,
+    },
+    Adopt {
+        back: usize,
+    },
+    Requeue {
+        back: usize,
+    },
+    End {
+        back: usize,
+        how: End,
+    },
+    Stop {
+        back: usize,
+    },
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
@@ -33,6 +49,11 @@ fn any_step() -> impl Strategy<Value = Step> {
         4 => Just(Step::Pop),
         2 => (0usize..4).prop_map(|back| Step::Acknowledge { back }),
         1 => (0usize..4).prop_map(|back| Step::Fail { back }),
+        1 => (0usize..4).prop_map(|back| Step::Release { back }),
+        1 => (0usize..4).prop_map(|back| Step::Adopt { back }),
+        1 => (0usize..4).prop_map(|back| Step::Requeue { back }),
+        1 => (0usize..4, prop::sample::select(End::ALL.to_vec())).prop_map(|(back, how)| Step::End { back, how }),
+        1 => (0usize..4).prop_map(|back| Step::Stop { back }),
     ]
 }
 
@@ -101,12 +122,24 @@ async fn follow_steps(steps: Vec<Step>) {
                 assert_eq!(popped.map(|popped| (popped.id, popped.lease)), expected);
                 leases.extend(expected);
             }
-            Step::Acknowledge { back } | Step::Fail { back } => {
+            Step::Acknowledge { back }
+            | Step::Fail { back }
+            | Step::Release { back }
+            | Step::Adopt { back }
+            | Step::Requeue { back }
+            | Step::End { back, .. }
+            | Step::Stop { back } => {
                 let Some((id, lease)) = leases.iter().rev().nth(back).copied() else { continue };
-                let is_failure = matches!(step, Step::Fail { .. });
-                let decide = |life: &Life| match is_failure {
-                    true => item::fail(life, lease, "no"),
-                    false => item::acknowledge(life, lease, &format!("run-{id}-{lease}")),
+                let decide = |life: &Life| match step {
+                    Step::Fail { .. } => item::fail(life, lease, "no"),
+                    Step::Release { .. } => item::release(life, lease),
+                    Step::Adopt { .. } => item::adopt(life, lease, true),
+                    Step::Requeue { .. } => item::requeue(life, lease, life.attempt),
+                    Step::End { how, .. } => item::end(life, lease, how),
+                    Step::Stop { .. } => item::stop(life),
+                    Step::Acknowledge { .. } | Step::Push { .. } | Step::Wait { .. } | Step::Pop => {
+                        item::acknowledge(life, lease, &format!("run-{id}-{lease}"))
+                    }
                 };
                 let (given, is_granted) = answer(&database, id, now, decide).await;
                 let (_, _, life) = model.iter_mut().find(|(_, known, _)| *known == id).unwrap();
@@ -114,6 +147,9 @@ async fn follow_steps(steps: Vec<Step>) {
                 assert_eq!(is_granted, given != Answer::Refused);
                 if let Answer::Done(next) = given {
                     *life = next;
+                    if life.lease > lease {
+                        leases.push((id, life.lease));
+                    }
                 }
             }
         }

@@ -9,7 +9,10 @@ pub mod mutation;
 pub mod push;
 pub mod quota;
 pub mod rest;
+pub mod serve;
+pub mod stop;
 pub mod store;
+pub mod told;
 
 use crate::Shared;
 use crate::fault::{Fault, Result};
@@ -83,6 +86,28 @@ impl Queue {
     pub fn must(&self, caller: &Caller, deed: Deed) -> Result<()> {
         Fault::of(caller.decision(deed, &self.thing()), format!("queue `{}`", self.name))
     }
+}
+
+impl Queue {
+    /// Whether one may decide over an item: whoever submitted it, and whoever manages the queue.
+    pub fn must_command(&self, caller: &Caller, author: i64) -> Result<()> {
+        if self.is_open_to(caller, Deed::ManageQueue) {
+            return Ok(());
+        }
+        let thing = Thing { maker: Some(UserId(author)), ..self.thing() };
+        Fault::of(caller.decision(Deed::ManageQueue, &thing), "the item")
+    }
+}
+
+/// The item of an id for a deed, the lease that the id names, and its queue; 404 if it is missing or hidden.
+pub async fn expect_item(shared: &Shared, caller: &Caller, deed: Deed, id: &str) -> Result<(items::Item, i64, Queue)> {
+    let missing = || Fault::missing("the item");
+    let (number, lease) = crate::ids::decode_lease(id).ok_or_else(missing)?;
+    let item = items::by_id(&shared.database, number).await?.ok_or_else(missing)?;
+    let queue = store::by_id(&shared.database, item.queue_id).await?;
+    let queue = queue.filter(|queue| queue.is_open_to(caller, Deed::See)).ok_or_else(missing)?;
+    queue.must(caller, deed)?;
+    Ok((item, lease, queue))
 }
 
 /// The queue of this name for a deed; 404 if it is missing or hidden.

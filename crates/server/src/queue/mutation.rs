@@ -17,7 +17,7 @@ use crate::{agent, ids, queue};
 use async_graphql::{Context, ID, Object};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
-use volley_plan::people::{Deed, Thing, UserId};
+use volley_plan::people::Deed;
 use volley_plan::queue::item::{self, State};
 use volley_plan::queue::{spec, template};
 
@@ -151,7 +151,8 @@ impl QueueMutation {
         let (shared, caller) = (ctx.shared(), ctx.caller());
         let queue = queue::expect_id(shared, caller, Deed::Submit, &input.queue_id).await?;
         let values = input.template_variable_values.as_ref().map(|values| values.0.as_str());
-        let asked = Pushed { spec: &input.run_spec.0, values, priority: input.priority.map(i64::from) };
+        let key = ctx.sender().idempotency_key.as_deref();
+        let asked = Pushed { spec: &input.run_spec.0, values, priority: input.priority.map(i64::from), key };
         let (id, _) = push(shared, caller, &queue, &asked).await?;
         Ok(Some(PushToRunQueuePayload { run_queue_item_id: ids::encode("RunQueueItem", id) }))
     }
@@ -165,7 +166,8 @@ impl QueueMutation {
         let path = Path::of(&input.entity_name, &input.project_name);
         let queue = queue::expect(shared, caller, Deed::Submit, path, &input.queue_name).await?;
         let values = input.template_variable_values.as_ref().map(|values| values.0.as_str());
-        let asked = Pushed { spec: &input.run_spec.0, values, priority: input.priority.map(i64::from) };
+        let key = ctx.sender().idempotency_key.as_deref();
+        let asked = Pushed { spec: &input.run_spec.0, values, priority: input.priority.map(i64::from), key };
         let (id, resolved) = push(shared, caller, &queue, &asked).await?;
         let run_spec = Some(JsonText(spec::shown(resolved.spec).to_string()));
         Ok(Some(PushToRunQueueByNamePayload { run_queue_item_id: ids::encode("RunQueueItem", id), run_spec }))
@@ -188,13 +190,7 @@ impl QueueMutation {
             return Ok(None);
         }
         let mut write = shared.database.write().await?;
-        if !limits::is_room_to_run(&mut write, &queue, now).await? {
-            return Ok(None);
-        }
-        let popped = match quota::exist(&mut write).await? {
-            true => quota::pop(&mut write, &queue, agent, now).await?,
-            false => items::pop(&mut write, &queue, agent, now).await?,
-        };
+        let popped = pop(&mut write, &queue, agent, now).await?;
         write.commit().await?;
         let Some(popped) = popped else {
             return Ok(None);
@@ -271,20 +267,37 @@ impl QueueMutation {
         if item.queue_id != queue.id {
             return Err(Fault::missing("the item"));
         }
-        // Whoever submitted it may take it back.
-        let thing = Thing { maker: Some(UserId(item.user_id)), ..queue.thing() };
-        if !queue.is_open_to(caller, Deed::ManageQueue) {
-            Fault::of(caller.decision(Deed::ManageQueue, &thing), "the item")?;
-        }
+        queue.must_command(caller, item.user_id)?;
         if matches!(item.life.state, State::Claimed | State::Running) {
             return Err(Fault::conflict("the item has been started; hint: stop its run"));
         }
         items::delete(&mut write, item.id).await?;
+        let id = ids::encode("RunQueueItem", item.id);
+        let body = serde_json::json!({ "queue": ids::encode("RunQueue", queue.id).as_str() });
+        let event = events::Event { entity: item.audience, kind: "item.deleted", subject: &id, body };
         let entity = project::store::by_id(&shared.database, queue.project_id).await?.map(|project| project.entity);
         let subject = format!("{}/{}/{}", entity.unwrap_or_default(), queue.name, input.run_queue_item_id.as_str());
         events::audit(&mut write, caller, "item.delete", &subject, Timestamp::now()).await?;
+        events::record(&mut write, event, Timestamp::now()).await?;
         write.commit().await?;
+        shared.news.announce();
         Ok(SuccessPayload::yes(input.client_mutation_id))
+    }
+}
+
+/// Hands out the next item that may start.
+pub async fn pop(
+    write: &mut crate::database::Write,
+    queue: &super::Queue,
+    agent: Option<i64>,
+    now: Timestamp,
+) -> crate::database::Result<Option<items::Popped>> {
+    if !limits::is_room_to_run(write, queue, now).await? {
+        return Ok(None);
+    }
+    match quota::exist(write).await? {
+        true => quota::pop(write, queue, agent, now).await,
+        false => items::pop(write, queue, agent, now).await,
     }
 }
 
@@ -356,16 +369,11 @@ fn read_config(project: &Project, resource: &str, config: &str, variables: Optio
 
 /// The item of an id and the lease that the id names, for an agent.
 async fn expect_item(shared: &Shared, caller: &Caller, id: &str) -> Result<(Item, i64)> {
-    let missing = || Fault::missing("the item");
-    let (number, lease) = ids::decode_lease(id).ok_or_else(missing)?;
-    let item = items::by_id(&shared.database, number).await?.ok_or_else(missing)?;
-    let queue = store::by_id(&shared.database, item.queue_id).await?;
-    let queue = queue.filter(|queue| queue.is_open_to(caller, Deed::See)).ok_or_else(missing)?;
-    queue.must(caller, Deed::Serve)?;
+    let (item, lease, _) = queue::expect_item(shared, caller, Deed::Serve, id).await?;
     Ok((item, lease))
 }
 
-async fn lock(shared: &Shared, id: &str) -> Result<(crate::database::Write, Item)> {
+pub async fn lock(shared: &Shared, id: &str) -> Result<(crate::database::Write, Item)> {
     let missing = || Fault::missing("the item");
     let (number, _) = ids::decode_lease(id).ok_or_else(missing)?;
     let mut write = shared.database.write().await?;

@@ -2,10 +2,12 @@
 
 use super::{Queue, items, job, limits, quota, store};
 use crate::Shared;
+use crate::args;
+use crate::database::{self, Dialect, Write};
 use crate::fault::{Fault, Result};
 use crate::people::Caller;
 use http::StatusCode;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use volley_plan::people::Deed;
 use volley_plan::queue::spec::{self, Push, Refusal, Resolved, Template};
 use volley_plan::queue::template;
@@ -14,7 +16,12 @@ pub struct Asked<'a> {
     pub spec: &'a str,
     pub values: Option<&'a str>,
     pub priority: Option<i64>,
+    /// The same key by the same user within a day is the same submission.
+    pub key: Option<&'a str>,
 }
+
+/// As long as somebody may go on trying to send the same submission.
+const KEY_LIFE: SignedDuration = SignedDuration::from_hours(24);
 
 pub async fn push(shared: &Shared, caller: &Caller, queue: &Queue, asked: &Asked<'_>) -> Result<(i64, Resolved)> {
     let template = template_of(shared, queue).await?;
@@ -35,18 +42,39 @@ pub async fn push(shared: &Shared, caller: &Caller, queue: &Queue, asked: &Asked
         other => Fault::bad(other.to_string()),
     })?;
     job::check(shared, caller, &resolved.spec).await?;
+    let now = Timestamp::now();
     let mut write = shared.database.write().await?;
+    if let Some(known) = known(&mut write, caller.user.id, asked.key, now).await? {
+        return Ok((known, resolved));
+    }
     if !limits::is_room_to_wait(&mut write, queue).await? {
         let message =
             format!("queue `{}` is full; hint: try again when some of what waits has been started", queue.name);
         return Err(Fault::conflict(message));
     }
-    let now = Timestamp::now();
     let id = items::insert(&mut write, queue, &resolved, caller.user.id, now).await?;
     quota::note(&mut write, queue, (id, &resolved.spec), caller.user.id, now).await?;
+    if let Some(key) = asked.key {
+        let sql = "INSERT INTO submissions (user_id, key, item_id, created_at) VALUES ($1, $2, $3, $4)";
+        write.run(sql, args![caller.user.id, key, id, now]).await?;
+    }
     write.commit().await?;
     shared.news.announce();
     Ok((id, resolved))
+}
+
+/// The item that a submission with this key made before.
+async fn known(write: &mut Write, user: i64, key: Option<&str>, now: Timestamp) -> database::Result<Option<i64>> {
+    let Some(key) = key else {
+        return Ok(None);
+    };
+    if write.dialect() == Dialect::Postgres {
+        // Two that are sent at once wait for each other by the user's row.
+        write.all("SELECT id FROM users WHERE id = $1 FOR UPDATE", args![user]).await?;
+    }
+    write.run("DELETE FROM submissions WHERE created_at < $1", args![now - KEY_LIFE]).await?;
+    let sql = "SELECT item_id FROM submissions WHERE user_id = $1 AND key = $2";
+    write.maybe(sql, args![user, key]).await?.map(|row| row.get("item_id")).transpose()
 }
 
 async fn template_of(shared: &Shared, queue: &Queue) -> Result<Template> {

@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use volley_plan::people::quota::{Account, Quota, Usage, Waiting, choose, reason};
 use volley_plan::queue::gpus;
-use volley_plan::queue::item::{LEASE, State};
+use volley_plan::queue::item::LEASE;
 
 /// How far behind the first an agent looks for something that fits.
 const LOOK_AHEAD: usize = 1000;
@@ -64,13 +64,11 @@ pub async fn pop(write: &mut Write, queue: &Queue, agent: Option<i64>, now: Time
     };
     let sql = "UPDATE items SET state = 'LEASED', lease = lease + 1, leased_until = $3, agent_id = $4, updated_at = $2, \
                waiting = NULL WHERE id = $1 AND (state = 'PENDING' OR (state = 'LEASED' AND leased_until <= $2)) \
-               RETURNING id, lease, spec";
+               RETURNING id, lease, spec, attempt";
     let Some(row) = write.maybe(sql, args![item, now, now + LEASE, agent]).await? else {
         return Ok(None);
     };
-    let popped = Popped { id: row.get("id")?, lease: row.get("lease")?, spec: row.get("spec")? };
-    items::tell(write, queue.audience(), popped.id, State::Leased, now).await?;
-    Ok(Some(popped))
+    items::leased(write, queue, &row, now).await.map(Some)
 }
 
 struct Accounts {

@@ -1,7 +1,7 @@
 //! Who may use a queue, and what it was before: W&B's schema has no words for either.
 
 use super::items::{self, Item};
-use super::{Queue, expect, store};
+use super::{Queue, expect, store, told};
 use crate::Shared;
 use crate::events::audit;
 use crate::fault::{Fault, Result};
@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use volley_plan::people::{Deed, Role, UserId};
-use volley_plan::queue::item::State as ItemState;
+use volley_plan::queue::item::End;
 
 const LIMIT_DEFAULT: usize = 20;
 const LIMIT_ITEMS: usize = 200;
@@ -158,22 +158,22 @@ pub async fn items(
     Ok(Json(told.into()))
 }
 
-fn of_item(entity: &str, queue: &Queue, (item, username): (Item, String)) -> Value {
-    let spec = item.spec();
-    let project = spec["project"].as_str().unwrap_or_default();
-    let run = item.life.run_name.as_ref().map(|run| format!("{entity}/{project}/{run}"));
-    let is_pending = item.life.shown(Timestamp::now()) == ItemState::Pending;
+fn of_item(entity: &str, queue: &Queue, item: Item) -> Value {
+    let run = told::run_of(&item, entity).map(|(entity, project, run)| format!("{entity}/{project}/{run}"));
     json!({
         "id": ids::encode("RunQueueItem", item.id).as_str(),
         "entity": entity,
         "queue": queue.name,
         "state": item.life.shown(Timestamp::now()).name(),
         "run": run,
-        "user": username,
+        "user": item.author,
         "priority": item.priority,
         "gpus": item.gpus,
+        "attempt": item.life.attempt + 1,
         "created": date_text(item.created_at),
-        "waiting": item.waiting.as_ref().filter(|_| is_pending),
+        "waiting": item.waiting,
+        "stop_asked": item.life.is_stop_asked,
+        "end": item.life.end().map(End::name),
         "error": item.error().map(|error| error.message),
     })
 }

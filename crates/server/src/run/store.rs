@@ -32,6 +32,12 @@ pub async fn lock(write: &mut Write, project: i64, name: &str) -> Result<Option<
     row.map(|row| run(&row)).transpose()
 }
 
+/// The same by its number.
+pub async fn lock_by_id(write: &mut Write, id: i64) -> Result<Option<Run>> {
+    write.run("UPDATE runs SET updated_at = updated_at WHERE id = $1", args![id]).await?;
+    write.maybe(runs("WHERE r.id = $1"), args![id]).await?.map(|row| run(&row)).transpose()
+}
+
 /// All runs of a project that a condition lets through, oldest first.
 pub async fn of_project(database: &Database, project: i64, condition: Condition) -> Result<Vec<Run>> {
     let sql = runs(&format!("WHERE r.project_id = $1 AND {} ORDER BY r.id", condition.sql));
@@ -158,6 +164,13 @@ pub async fn note_lines_sent(write: &mut Write, run: i64, (client, stream): (&st
 
 pub async fn set_state(write: &mut Write, id: i64, state: State, now: Timestamp) -> Result<()> {
     write.run("UPDATE runs SET state = $2, updated_at = $3 WHERE id = $1", args![id, state.name(), now]).await?;
+    Ok(())
+}
+
+/// The agent that saw all of its processes says how they ended.
+pub async fn end(write: &mut Write, id: i64, state: State, exit_code: i64, now: Timestamp) -> Result<()> {
+    let sql = "UPDATE runs SET state = $2, exit_code = $3, updated_at = $4 WHERE id = $1";
+    write.run(sql, args![id, state.name(), exit_code, now]).await?;
     Ok(())
 }
 

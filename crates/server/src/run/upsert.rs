@@ -139,7 +139,7 @@ async fn reload(shared: &Shared, id: i64) -> Result<Run> {
     store::by_id(&shared.database, id).await?.ok_or_else(|| Fault::missing("the run"))
 }
 
-fn is_name(name: &str) -> bool {
+pub fn is_name(name: &str) -> bool {
     let length = name.chars().count();
     (1..=NAME_MAX).contains(&length) && !name.chars().any(|c| c.is_control() || "/\\#?%:".contains(c))
 }

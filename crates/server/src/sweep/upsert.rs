@@ -116,6 +116,6 @@ async fn schedule(shared: &Shared, caller: &Caller, sweep: &Record, text: &str, 
     let path = Path::of(&project.entity, place);
     let queue = queue::expect(shared, caller, Deed::Submit, path, &scheduler.queue).await?;
     let spec = scheduler.run_spec.replace(PLACE_OF_NAME, &sweep.name);
-    let asked = Pushed { spec: &spec, values, priority: Some(PRIORITY_DEFAULT) };
+    let asked = Pushed { spec: &spec, values, priority: Some(PRIORITY_DEFAULT), key: None };
     push(shared, caller, &queue, &asked).await.map(drop)
 }

@@ -156,7 +156,7 @@ impl RunMutation {
             Some(id) => (upsert::edit(shared, caller, id, edit).await?, false),
             None => {
                 let path = Path { entity: input.entity_name.as_deref(), project: input.model_name.as_deref() };
-                let Sender { is_shared, username } = ctx.sender();
+                let Sender { is_shared, username, .. } = ctx.sender();
                 let begin = Begin {
                     path,
                     name: input.name.as_deref(),
@@ -206,6 +206,9 @@ impl RunMutation {
         crate::events::audit(&mut write, caller, "run.stop", &run.path(), now).await?;
         let body = serde_json::json!({ "run": run.path() });
         let event = crate::events::Event { entity: run.entity_id, kind: "run.stop", subject: &input.id, body };
+        for item in crate::queue::items::open_of_run(&mut write, run.id).await? {
+            crate::queue::stop::ask(&mut write, &item, &caller.user.username, now).await?;
+        }
         crate::events::record(&mut write, event, now).await?;
         write.commit().await?;
         shared.news.announce();

@@ -1,0 +1,223 @@
+//! Items as our own server tells them: what our agent asks for beyond W&B's operations, and what people ask of one item.
+
+use crate::{Client, Result, part};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// An item of a queue. What somebody may not know, or need not, is null.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Item {
+    pub id: String,
+    /// The id with the lease, which every answer for the item names.
+    pub lease: String,
+    pub entity: String,
+    pub queue: String,
+    pub queue_id: String,
+    /// `PENDING`, `LEASED`, `CLAIMED`, `RUNNING`, `FINISHED`, `FAILED`.
+    pub state: String,
+    /// `finished`, `failed` or `stopped`, once it has ended.
+    pub end: Option<String>,
+    /// Counted from 1.
+    pub attempt: u32,
+    pub is_mine: bool,
+    pub is_orphaned: bool,
+    pub stop_asked: bool,
+    pub stop_by: Option<String>,
+    /// As it was pushed.
+    pub spec: Value,
+    /// With the queue's arguments, its variables filled in: what W&B's agent gets.
+    pub resolved_spec: Value,
+    pub config: Option<Config>,
+    pub values: Value,
+    pub run: Option<Run>,
+    pub user: String,
+    pub priority: i64,
+    pub gpus: i64,
+    pub created: String,
+    pub started: Option<String>,
+    pub ended: Option<String>,
+    pub waiting: Option<String>,
+    pub exit_code: Option<i64>,
+    /// The rest only of a single item.
+    pub place: Value,
+    pub manifest: Value,
+    pub error: Option<Trouble>,
+    pub warnings: Vec<Trouble>,
+    /// 1 is the next; null of what does not wait.
+    pub queue_place: Option<i64>,
+    pub estimate_s: Option<i64>,
+    /// Why it waits in the queue.
+    pub reason: Option<String>,
+    pub agent: Option<Keeper>,
+    /// Those that live and serve its queue.
+    pub agents: Vec<Value>,
+}
+
+/// A queue's config as its author wrote it.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Config {
+    pub resource: String,
+    pub resource_args: Value,
+    pub template_variables: Value,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+pub struct Run {
+    pub entity: String,
+    pub project: String,
+    pub name: String,
+}
+
+/// What an agent reported.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Trouble {
+    pub message: String,
+    pub stage: String,
+    pub file_paths: Vec<String>,
+}
+
+/// The agent that has an item.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+pub struct Keeper {
+    pub name: String,
+    pub silent_s: i64,
+}
+
+/// How an item's work ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct End<'a> {
+    /// `finished`, `failed` or `stopped`.
+    pub state: &'a str,
+    /// `agent`, `build` or `run`.
+    pub stage: &'a str,
+    pub message: Option<&'a str>,
+    pub exit_code: Option<i64>,
+}
+
+/// What is going on with an item; what is left out stays as it was noted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Note {
+    /// Why it waits; `Some(None)` when it no longer does.
+    pub waiting: Option<Option<String>>,
+    pub is_running: bool,
+    /// Rank → pod → node → GPUs.
+    pub place: Option<Value>,
+    /// What was submitted, without secrets.
+    pub manifest: Option<Value>,
+}
+
+impl Client {
+    /// Whether the server is ours; W&B's does not know these paths.
+    pub async fn is_volley(&self) -> Result<bool> {
+        match self.get("/api/v1/openapi.json").await {
+            Ok(document) => Ok(document["paths"]["/api/v1/agents/{agent}/take"].is_object()),
+            // Some proxies answer a page to whatever they do not know.
+            Err(crate::Error::Strange { .. }) => Ok(false),
+            Err(error) if error.is_passing() => Err(error),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// All of the agent's queues that it has to know of; a sign of life.
+    pub async fn agent_items(&self, agent: &str) -> Result<Vec<Item>> {
+        let told = self.get(&format!("/api/v1/agents/{}/items", part(agent))).await?;
+        self.read(told)
+    }
+
+    /// Takes up to `limit` items of a queue, by its name or id, for a minute.
+    pub async fn take(&self, agent: &str, queue: &str, limit: usize) -> Result<Vec<Item>> {
+        let path = format!("/api/v1/agents/{}/take", part(agent));
+        let told = self.post(&path, &json!({ "queue": queue, "limit": limit })).await?;
+        self.read(told)
+    }
+
+    /// Starts on an item under a run's name, which is made; whether it is still this agent's.
+    pub async fn acknowledge_item(&self, lease: &str, agent: &str, project: Option<&str>, run: &str) -> Result<bool> {
+        let body = json!({ "run": { "project": project, "name": run }, "agent": agent });
+        self.answer(lease, "acknowledge", &body).await
+    }
+
+    /// Gives back what did not fit.
+    pub async fn release(&self, lease: &str) -> Result<bool> {
+        self.answer(lease, "release", &json!({})).await
+    }
+
+    /// Takes over an orphaned item; nothing if somebody else did, or its agent came back.
+    pub async fn adopt(&self, lease: &str, agent: &str) -> Result<Option<Item>> {
+        match self.post(&path(lease, "/adopt"), &json!({ "agent": agent })).await {
+            Ok(told) => self.read(told).map(Some),
+            Err(crate::Error::Refused { status, .. }) if status.as_u16() == 409 => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Puts back what was preempted in this attempt.
+    pub async fn requeue(&self, lease: &str, attempt: u32, reason: &str) -> Result<bool> {
+        self.answer(lease, "requeue", &json!({ "attempt": attempt, "reason": reason })).await
+    }
+
+    /// Ends an item and its run; doing it again changes nothing.
+    pub async fn end_item(&self, lease: &str, end: &End<'_>) -> Result<bool> {
+        let body =
+            json!({ "state": end.state, "stage": end.stage, "message": end.message, "exit_code": end.exit_code });
+        self.answer(lease, "end", &body).await
+    }
+
+    pub async fn note(&self, lease: &str, note: &Note) -> Result<bool> {
+        let mut body = json!({});
+        if let Some(waiting) = &note.waiting {
+            body["waiting"] = json!(waiting);
+        }
+        if note.is_running {
+            body["state"] = json!("running");
+        }
+        for (name, value) in [("place", &note.place), ("manifest", &note.manifest)] {
+            if let Some(value) = value {
+                body[name] = value.clone();
+            }
+        }
+        self.answer(lease, "note", &body).await
+    }
+
+    /// Asks for an item's end; gives the state that it is in now.
+    pub async fn stop_item(&self, id: &str) -> Result<String> {
+        let told = self.post(&path(id, "/stop"), &json!({})).await?;
+        Ok(told["state"].as_str().unwrap_or_default().to_owned())
+    }
+
+    pub async fn item(&self, id: &str) -> Result<Item> {
+        let told = self.get(&path(id, "")).await?;
+        self.read(told)
+    }
+
+    async fn answer(&self, lease: &str, deed: &str, body: &Value) -> Result<bool> {
+        let told = self.post(&path(lease, &format!("/{deed}")), body).await?;
+        Ok(told["ok"].as_bool().unwrap_or(false))
+    }
+
+    fn read<T: for<'de> Deserialize<'de>>(&self, told: Value) -> Result<T> {
+        let strange =
+            |error: serde_json::Error| crate::Error::Strange { url: self.url().to_owned(), what: error.to_string() };
+        serde_json::from_value(told).map_err(strange)
+    }
+}
+
+fn path(id: &str, rest: &str) -> String {
+    format!("/api/v1/items/{}{rest}", part(id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_that_another_agent_has_comes_without_its_spec() {
+        let told =
+            json!({ "id": "i", "lease": "l", "state": "CLAIMED", "attempt": 1, "run": null, "stop_asked": true });
+        let item: Item = serde_json::from_value(told).unwrap();
+        assert!(item.spec.is_null() && item.run.is_none() && item.stop_asked);
+    }
+}

@@ -1,0 +1,168 @@
+//! How an item is told to agents and people, as JSON.
+
+use super::items::{self, Item};
+use super::{Config, Queue, store};
+use crate::database::{Database, Result};
+use crate::graphql::scalars::date_text;
+use crate::{agent, args, ids, run};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use volley_plan::people::Deed;
+use volley_plan::queue::item::{End, State};
+use volley_plan::queue::{spec, wait};
+
+/// The run's entity, project and name, once an agent has answered for the item.
+pub fn run_of(item: &Item, entity: &str) -> Option<(String, String, String)> {
+    let name = item.life.run_name.clone()?;
+    let (entity, project) = item.run_home.clone().unwrap_or_else(|| {
+        let spec = item.spec();
+        let named = |field: &str| spec[field].as_str().filter(|name| !name.is_empty()).map(str::to_owned);
+        (named("entity").unwrap_or_else(|| entity.to_owned()), named("project").unwrap_or_default())
+    });
+    Some((entity, project, name))
+}
+
+/// Tells of items, and remembers the configs that many of them share.
+pub struct Teller<'a> {
+    database: &'a Database,
+    entity: String,
+    queue: &'a Queue,
+    /// For whom: what is its own, and what it may take over.
+    agent: Option<i64>,
+    configs: BTreeMap<i64, Value>,
+    now: Timestamp,
+}
+
+impl<'a> Teller<'a> {
+    pub async fn new(database: &'a Database, queue: &'a Queue, agent: Option<i64>) -> Result<Teller<'a>> {
+        let project = crate::project::store::by_id(database, queue.project_id).await?;
+        let entity = project.map(|project| project.entity).unwrap_or_default();
+        Ok(Teller { database, entity, queue, agent, configs: BTreeMap::new(), now: Timestamp::now() })
+    }
+
+    /// What everybody is told who may see the item.
+    fn short(&self, item: &Item) -> Value {
+        let life = &item.life;
+        let shown = life.shown(self.now);
+        let is_held = !matches!(shown, State::Pending | State::Finished | State::Failed);
+        let run = run_of(item, &self.entity);
+        let run = run.map(|(entity, project, name)| json!({ "entity": entity, "project": project, "name": name }));
+        json!({
+            "id": ids::encode("RunQueueItem", item.id).as_str(),
+            "entity": self.entity,
+            "queue": self.queue.name,
+            "queue_id": ids::encode("RunQueue", self.queue.id).as_str(),
+            "state": shown.name(),
+            "end": life.end().map(End::name),
+            "attempt": life.attempt + 1,
+            "is_mine": is_held && item.agent_id.is_some() && item.agent_id == self.agent,
+            "is_orphaned": item.is_orphaned(self.now),
+            "stop_asked": life.is_stop_asked,
+            "stop_by": item.stop_by,
+            "run": run,
+            "user": item.author,
+            "priority": item.priority,
+            "gpus": item.gpus,
+            "created": date_text(item.created_at),
+            "started": item.started_at.map(date_text),
+            "ended": item.ended_at.map(date_text),
+            "waiting": item.waiting,
+            "exit_code": item.exit_code,
+        })
+    }
+
+    /// What an agent is told. What others have in hand is none of its business beyond that they have it.
+    pub async fn to_agent(&mut self, item: &Item) -> Result<Value> {
+        let mut told = self.short(item);
+        told["lease"] = ids::encode_lease(item.id, item.life.lease).as_str().into();
+        if told["is_mine"] == true || told["is_orphaned"] == true {
+            self.add_spec(&mut told, item, item.spec()).await?;
+        }
+        Ok(told)
+    }
+
+    /// What people are told, and an agent that asks for one item.
+    pub async fn in_full(&mut self, caller: &crate::people::Caller, item: &Item) -> Result<Value> {
+        let mut told = self.short(item);
+        if self.queue.is_open_to(caller, Deed::Serve) {
+            told["lease"] = ids::encode_lease(item.id, item.life.lease).as_str().into();
+        }
+        self.add_spec(&mut told, item, spec::shown(item.spec())).await?;
+        let json = |text: &Option<String>| text.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
+        told["place"] = json!(json(&item.place));
+        told["manifest"] = json!(json(&item.manifest));
+        told["error"] = json!(item.error());
+        told["warnings"] = json!(item.warnings());
+        let silence = |heard: i64| (self.now.as_microsecond() - heard).max(0) / 1_000_000;
+        told["agent"] =
+            json!(item.agent.as_ref().map(|(name, heard)| json!({ "name": name, "silent_s": silence(*heard) })));
+        let agents = agent::store::living(self.database, self.queue.id, self.now).await?;
+        told["agents"] = agents.iter().map(|(name, host)| json!({ "name": name, "host": host })).collect();
+        if item.life.shown(self.now) == State::Pending {
+            self.add_wait(&mut told, item, !agents.is_empty()).await?;
+        }
+        if told["exit_code"].is_null()
+            && let Some(run) = item.run_id
+        {
+            let run = run::store::by_id(self.database, run).await?;
+            told["exit_code"] = json!(run.and_then(|run| run.exit_code));
+        }
+        Ok(told)
+    }
+
+    async fn add_spec(&mut self, told: &mut Value, item: &Item, resolved: Value) -> Result<()> {
+        told["spec"] = spec::pushed(resolved.clone(), item.has_own_args);
+        told["resolved_spec"] = resolved;
+        told["values"] = serde_json::from_str(&item.template_values).unwrap_or_default();
+        told["config"] = match item.config_id {
+            Some(id) => self.config(id).await?,
+            None => Value::Null,
+        };
+        Ok(())
+    }
+
+    async fn config(&mut self, id: i64) -> Result<Value> {
+        if let Some(known) = self.configs.get(&id) {
+            return Ok(known.clone());
+        }
+        let told = store::config_by_id(self.database, id).await?.map_or(Value::Null, config);
+        self.configs.insert(id, told.clone());
+        Ok(told)
+    }
+
+    async fn add_wait(&self, told: &mut Value, item: &Item, is_served: bool) -> Result<()> {
+        let before = items::before(self.database, item).await?;
+        let since = self.now - SignedDuration::from_hours(1);
+        let sql = "SELECT COUNT(*) AS n, MIN(started_at) AS first FROM items WHERE queue_id = $1 AND started_at > $2";
+        let row = self.database.maybe(sql, args![self.queue.id, since]).await?;
+        let starts = row.as_ref().map_or(Ok(0), |row| row.get("n"))?;
+        let first: Option<i64> = row.map_or(Ok(None), |row| row.get("first"))?;
+        let span = first.map_or(0, |first| self.now.as_microsecond() - first) / 1_000_000;
+        let sql = "SELECT COUNT(*) AS n FROM items WHERE queue_id = $1 AND state IN ('LEASED', 'CLAIMED', 'RUNNING')";
+        let row = self.database.maybe(sql, args![self.queue.id]).await?;
+        let held = row.map_or(Ok(0), |row| row.get("n"))?;
+        let facts = wait::Facts {
+            queue: &self.queue.name,
+            before,
+            is_served,
+            held,
+            running_max: self.queue.limits.running_max,
+            noted: item.waiting.as_deref(),
+        };
+        told["queue_place"] = json!(before + 1);
+        told["estimate_s"] = json!(wait::estimate_s(before, starts, span));
+        told["reason"] = json!(wait::reason(&facts));
+        Ok(())
+    }
+}
+
+/// A config as its author wrote it, with its tokens.
+pub fn config(config: Config) -> Value {
+    let json = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
+    json!({
+        "resource": config.resource,
+        "resource_args": json(&config.config)["resource_args"][&config.resource],
+        "template_variables": json(&config.variables),
+    })
+}

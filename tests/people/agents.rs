@@ -1,0 +1,281 @@
+//! What our own agent asks of the server: every route does what it says, on both databases, beside W&B's operations.
+
+use crate::http::{graphql, send};
+use crate::support::Engine;
+use crate::world::{PROJECT, TEAM, World, rest, text};
+use serde_json::{Value, json};
+
+struct Desk {
+    world: World,
+    agent: String,
+}
+
+impl Desk {
+    /// An empty queue `work` of the team, and an agent for it.
+    fn new(engine: Engine) -> Desk {
+        let world = World::new(engine);
+        let mut desk = Desk { world, agent: String::new() };
+        desk.graphql(&format!(
+            r#"mutation {{ upsertRunQueue(input: {{entityName: "{TEAM}", projectName: "{PROJECT}", queueName: "work",
+            resourceType: "kubernetes", resourceConfig: "{{\\"replicas\\":\\"{{{{n}}}}\\"}}",
+            templateVariables: "{{\\"n\\":{{\\"schema\\":{{\\"type\\":\\"integer\\",\\"default\\":1}}}}}}"}}) {{ success }} }}"#
+        ));
+        desk.agent = desk.new_agent();
+        desk
+    }
+
+    fn new_agent(&self) -> String {
+        let queue = self.graphql(&format!(
+            r#"{{ project(name: "{PROJECT}", entityName: "{TEAM}") {{ runQueue(name: "work") {{ id }} }} }}"#
+        ));
+        let queue = text(&queue["project"]["runQueue"]["id"]);
+        let made = self.graphql(&format!(
+            r#"mutation {{ createLaunchAgent(input: {{entityName: "{TEAM}", projectName: "{PROJECT}",
+            runQueues: ["{queue}"], hostname: "h"}}) {{ launchAgentId }} }}"#
+        ));
+        text(&made["createLaunchAgent"]["launchAgentId"])
+    }
+
+    fn graphql(&self, query: &str) -> Value {
+        let answer = graphql(&self.world.running, &self.world.olga, query);
+        assert_eq!(answer.status, 200, "{query}: {}", answer.body);
+        answer.json()["data"].clone()
+    }
+
+    fn push(&self, n: i64) -> String {
+        let pushed = self.graphql(&format!(
+            r#"mutation {{ pushToRunQueueByName(input: {{entityName: "{TEAM}", projectName: "{PROJECT}", queueName: "work",
+            runSpec: "{{\\"project\\":\\"p\\",\\"name\\":\\"mine\\"}}", templateVariableValues: "{{\\"n\\":{n}}}"}})
+            {{ runQueueItemId }} }}"#
+        ));
+        text(&pushed["pushToRunQueueByName"]["runQueueItemId"])
+    }
+
+    fn rest(&self, head: &str, body: Value) -> Value {
+        rest(&self.world.running, &self.world.olga, &head.replace('=', "%3D"), body)
+    }
+
+    fn take(&self, limit: usize) -> Vec<Value> {
+        let taken =
+            self.rest(&format!("POST /api/v1/agents/{}/take", self.agent), json!({ "queue": "work", "limit": limit }));
+        taken.as_array().expect("items").clone()
+    }
+
+    /// Whether the agent may still speak for the item.
+    fn tell(&self, lease: &str, deed: &str, body: Value) -> bool {
+        let told = self.rest(&format!("POST /api/v1/items/{lease}/{deed}"), body);
+        told["ok"].as_bool().expect("an answer")
+    }
+
+    fn acknowledge(&self, lease: &str, run: &str) -> bool {
+        self.tell(lease, "acknowledge", json!({ "run": { "project": "p", "name": run }, "agent": self.agent }))
+    }
+
+    fn item(&self, id: &str) -> Value {
+        self.rest(&format!("GET /api/v1/items/{id}"), json!({}))
+    }
+
+    fn run_state(&self, run: &str) -> (String, bool) {
+        let told = self.graphql(&format!(
+            r#"{{ project(name: "p", entityName: "{TEAM}") {{ run(name: "{run}") {{ state stopped user {{ username }} }} }} }}"#
+        ));
+        let run = &told["project"]["run"];
+        assert_eq!(run["user"]["username"], "olga");
+        (text(&run["state"]), run["stopped"] == true)
+    }
+}
+
+const ENGINES: [Engine; 2] = [Engine::Sqlite, Engine::Postgres];
+
+#[test]
+fn an_agent_takes_many_at_once_and_gets_what_it_renders_from() {
+    for desk in ENGINES.map(Desk::new) {
+        let ids = [1, 2, 3].map(|n| desk.push(n));
+        let taken = desk.take(2);
+        assert_eq!(taken.iter().map(|item| text(&item["id"])).collect::<Vec<_>>(), ids[..2]);
+        let first = &taken[0];
+        assert_eq!(
+            (&first["state"], &first["attempt"], &first["is_mine"]),
+            (&json!("LEASED"), &json!(1), &json!(true))
+        );
+        assert_eq!(first["values"], json!({ "n": 1 }));
+        assert_eq!(first["spec"].get("resource_args"), None);
+        assert_eq!(first["resolved_spec"]["resource_args"]["kubernetes"]["replicas"], 1);
+        assert_eq!(first["config"]["resource_args"], json!({ "replicas": "{{n}}" }));
+        assert_eq!(first["config"]["template_variables"]["n"]["schema"]["type"], "integer");
+        let listed = desk.rest(&format!("GET /api/v1/agents/{}/items", desk.agent), json!({}));
+        let listed: Vec<(String, bool)> = listed
+            .as_array()
+            .expect("items")
+            .iter()
+            .map(|item| (text(&item["state"]), item["is_mine"] == true))
+            .collect();
+        assert_eq!(listed, [("LEASED".into(), true), ("LEASED".into(), true), ("PENDING".into(), false)]);
+        // What did not fit is the first again.
+        assert!(desk.tell(&text(&taken[0]["lease"]), "release", json!({})));
+        let again = desk.take(64);
+        assert_eq!(again.iter().map(|item| text(&item["id"])).collect::<Vec<_>>(), [ids[0].clone(), ids[2].clone()]);
+        assert!(!desk.acknowledge(&text(&taken[0]["lease"]), "r1"), "the old lease is over");
+        assert!(desk.acknowledge(&text(&again[0]["lease"]), "r1"));
+    }
+}
+
+#[test]
+fn a_kept_item_lives_and_ends_with_its_run() {
+    for desk in ENGINES.map(Desk::new) {
+        let id = desk.push(1);
+        assert_eq!(desk.item(&id)["queue_place"], 1);
+        let lease = text(&desk.take(1)[0]["lease"]);
+        assert!(desk.acknowledge(&lease, "r1") && desk.acknowledge(&lease, "r1"));
+        assert_eq!(desk.run_state("r1"), ("pending".into(), false));
+        assert!(desk.tell(&lease, "note", json!({ "waiting": "waiting for 2 GPUs", "place": { "0": "node-a" } })));
+        assert_eq!(desk.item(&id)["waiting"], "waiting for 2 GPUs");
+        assert!(desk.tell(
+            &lease,
+            "note",
+            json!({ "waiting": null, "state": "running", "manifest": { "kind": "Job" } })
+        ));
+        let item = desk.item(&id);
+        assert_eq!(
+            (&item["state"], &item["waiting"], &item["place"]["0"]),
+            (&json!("RUNNING"), &json!(null), &json!("node-a"))
+        );
+        assert_eq!(item["run"], json!({ "entity": TEAM, "project": "p", "name": "r1" }));
+        // One rank says that the run is over; the agent sees that the others still work.
+        let stream = format!("POST /files/{TEAM}/p/r1/file_stream");
+        desk.rest(&stream, json!({ "complete": true, "exitcode": 0 }));
+        assert_eq!((desk.item(&id)["state"].clone(), desk.run_state("r1").0), (json!("RUNNING"), "finished".into()));
+        let failed = json!({ "state": "failed", "stage": "run", "message": "rank 1 was killed", "exit_code": 137 });
+        assert!(desk.tell(&lease, "end", failed.clone()) && desk.tell(&lease, "end", failed));
+        let item = desk.item(&id);
+        assert_eq!((&item["end"], &item["exit_code"]), (&json!("failed"), &json!(137)));
+        assert_eq!(item["error"]["message"], "rank 1 was killed");
+        assert_eq!(desk.run_state("r1").0, "failed");
+    }
+}
+
+// LA-L-25, LA-L-26
+#[test]
+fn a_preempted_item_goes_back_once_for_each_attempt() {
+    for desk in ENGINES.map(Desk::new) {
+        let id = desk.push(4);
+        let lease = text(&desk.take(1)[0]["lease"]);
+        desk.acknowledge(&lease, "r1");
+        let preempted = json!({ "attempt": 1, "reason": "node-a was drained" });
+        assert!(desk.tell(&lease, "requeue", preempted.clone()) && desk.tell(&lease, "requeue", preempted.clone()));
+        let item = desk.item(&id);
+        assert_eq!(
+            (&item["state"], &item["attempt"], &item["waiting"]),
+            (&json!("PENDING"), &json!(2), &json!("node-a was drained"))
+        );
+        let taken = desk.take(2);
+        assert_eq!((taken.len(), &taken[0]["values"], &taken[0]["run"]["name"]), (1, &json!({ "n": 4 }), &json!("r1")));
+        assert!(!desk.tell(&lease, "requeue", preempted));
+        assert!(desk.acknowledge(&text(&taken[0]["lease"]), "r1"));
+    }
+}
+
+#[test]
+fn only_what_an_agent_left_alone_is_taken_over() {
+    for mut desk in ENGINES.map(Desk::new) {
+        let id = desk.push(1);
+        let lease = text(&desk.take(1)[0]["lease"]);
+        desk.acknowledge(&lease, "r1");
+        let first = std::mem::take(&mut desk.agent);
+        desk.agent = desk.new_agent();
+        let adopt = format!("POST /api/v1/items/{lease}/adopt").replace('=', "%3D");
+        let body = json!({ "agent": desk.agent }).to_string();
+        let refused = send(&desk.world.running, &desk.world.olga, &adopt, &body);
+        assert_eq!(refused.status, 409, "{}", refused.body);
+        desk.graphql(&format!(
+            r#"mutation {{ updateLaunchAgent(input: {{launchAgentId: "{first}", agentStatus: "KILLED"}}) {{ success }} }}"#
+        ));
+        let listed = desk.rest(&format!("GET /api/v1/agents/{}/items", desk.agent), json!({}));
+        assert_eq!((&listed[0]["is_orphaned"], &listed[0]["values"]), (&json!(true), &json!({ "n": 1 })));
+        let adopted = desk.rest(&adopt.replace("%3D", "="), json!({ "agent": desk.agent }));
+        assert_eq!((&adopted["is_mine"], &adopted["state"]), (&json!(true), &json!("CLAIMED")));
+        assert!(!desk.tell(&lease, "end", json!({ "state": "failed" })), "the old agent is heard no more");
+        assert!(desk.tell(&text(&adopted["lease"]), "end", json!({ "state": "finished" })));
+        assert_eq!((desk.item(&id)["end"].clone(), desk.run_state("r1").0), (json!("finished"), "finished".into()));
+    }
+}
+
+#[test]
+fn a_stop_ends_what_waits_and_asks_for_the_end_of_the_rest() {
+    for desk in ENGINES.map(Desk::new) {
+        let waiting = desk.push(1);
+        assert_eq!(desk.rest(&format!("POST /api/v1/items/{waiting}/stop"), json!({}))["state"], "FAILED");
+        let item = desk.item(&waiting);
+        assert_eq!((&item["end"], &item["error"]["message"]), (&json!("stopped"), &json!("stopped by olga")));
+        let running = desk.push(1);
+        let lease = text(&desk.take(1)[0]["lease"]);
+        desk.acknowledge(&lease, "r1");
+        assert_eq!(desk.rest(&format!("POST /api/v1/items/{running}/stop"), json!({}))["state"], "CLAIMED");
+        assert_eq!(desk.item(&running)["stop_asked"], true);
+        assert_eq!(desk.run_state("r1"), ("pending".into(), true));
+        assert!(desk.tell(&lease, "end", json!({ "state": "stopped" })));
+        assert_eq!((desk.item(&running)["end"].clone(), desk.run_state("r1").0), (json!("stopped"), "failed".into()));
+    }
+}
+
+// RUN-13
+#[test]
+fn a_run_that_is_stopped_by_wandb_stops_its_item() {
+    for desk in ENGINES.map(Desk::new) {
+        let id = desk.push(1);
+        let lease = text(&desk.take(1)[0]["lease"]);
+        desk.acknowledge(&lease, "r1");
+        let run =
+            desk.graphql(&format!(r#"{{ project(name: "p", entityName: "{TEAM}") {{ run(name: "r1") {{ id }} }} }}"#));
+        let run = text(&run["project"]["run"]["id"]);
+        desk.graphql(&format!(r#"mutation {{ stopRun(input: {{id: "{run}"}}) {{ success }} }}"#));
+        let item = desk.item(&id);
+        assert_eq!(
+            (&item["stop_asked"], &item["stop_by"], &item["state"]),
+            (&json!(true), &json!("olga"), &json!("CLAIMED"))
+        );
+        // A stop wins over a preemption that comes with it.
+        assert!(desk.tell(&lease, "requeue", json!({ "attempt": 1 })));
+        assert_eq!(desk.item(&id)["end"], "stopped");
+    }
+}
+
+#[test]
+fn an_item_of_wandbs_agent_follows_its_run_as_ever_and_is_never_taken_over() {
+    for desk in ENGINES.map(Desk::new) {
+        let id = desk.push(1);
+        let popped = desk.graphql(&format!(
+            r#"mutation {{ popFromRunQueue(input: {{entityName: "{TEAM}", projectName: "{PROJECT}", queueName: "work",
+            launchAgentId: "{}"}}) {{ runQueueItemId }} }}"#,
+            desk.agent
+        ));
+        let lease = text(&popped["popFromRunQueue"]["runQueueItemId"]);
+        desk.graphql(&format!(
+            r#"mutation {{ ackRunQueueItem(input: {{runQueueItemId: "{lease}", runName: "w"}}) {{ success }} }}"#
+        ));
+        desk.graphql(&format!(
+            r#"mutation {{ updateLaunchAgent(input: {{launchAgentId: "{}", agentStatus: "KILLED"}}) {{ success }} }}"#,
+            desk.agent
+        ));
+        assert_eq!(desk.item(&id)["is_orphaned"], false);
+        let config = format!(r#"{{\"_wandb\":{{\"value\":{{\"launch_trace_id\":\"{lease}\"}}}}}}"#);
+        desk.graphql(&format!(
+            r#"mutation {{ upsertBucket(input: {{entityName: "{TEAM}", modelName: "p", name: "w", host: "h", config: "{config}"}})
+            {{ bucket {{ id }} }} }}"#
+        ));
+        desk.rest(&format!("POST /files/{TEAM}/p/w/file_stream"), json!({ "complete": true, "exitcode": 3 }));
+        let item = desk.item(&id);
+        assert_eq!((&item["end"], &item["exit_code"]), (&json!("failed"), &json!(3)));
+    }
+}
+
+#[test]
+fn only_the_submitter_and_who_manages_the_queue_stop_an_item() {
+    let desk = Desk::new(Engine::Sqlite);
+    let id = desk.push(1);
+    let head = format!("POST /api/v1/items/{id}/stop").replace('=', "%3D");
+    assert_eq!(send(&desk.world.running, &desk.world.vera, &head, "").status, 403);
+    assert_eq!(send(&desk.world.running, &desk.world.bob, &head, "").status, 404);
+    assert_eq!(desk.item(&id)["state"], "PENDING");
+    assert!(text(&desk.item(&id)["reason"]).starts_with("it is the next of queue work"));
+}
