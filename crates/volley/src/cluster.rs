@@ -52,7 +52,7 @@ impl ClusterVerb {
             Some(What::Restore(verb)) => verb.run(home),
             None => {
                 let start =
-                    Start { settings: &self.settings, has_operator: false, has_server: false, hangup: Hangup::Stops };
+                    Start { settings: &self.settings, has_operator: false, has_server: false, has_agent: false, hangup: Hangup::Stops };
                 host::run(global, home, start, |ready| {
                     ready.notes.iter().for_each(|note| eprintln!("note: {note}"));
                     Ok(())
