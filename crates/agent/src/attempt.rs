@@ -112,12 +112,19 @@ impl Bench {
         }
         let submission = launch::render(&order, &self.station).map(|rendered| rendered.submission);
         let is_plural = submission.as_ref().is_ok_and(is_plural);
-        Ok(Prepared { run, order: Some(order), submission: submission.map_err(|refusals| told(&refusals)), key, is_plural })
+        Ok(Prepared {
+            run,
+            order: Some(order),
+            submission: submission.map_err(|refusals| told(&refusals)),
+            key,
+            is_plural,
+        })
     }
 
     fn order(&self, item: &Item, spec: RunSpec, run_id: String) -> Order {
         let config = order::config_of(&item.spec, &spec.resource);
-        let template = item.template.as_ref().map(|(raw, values)| Template { raw: raw.clone(), values: values.clone() });
+        let template =
+            item.template.as_ref().map(|(raw, values)| Template { raw: raw.clone(), values: values.clone() });
         Order {
             item: item.id.clone(),
             attempt: item.attempt,

@@ -112,7 +112,13 @@ impl Shell {
         for key in self.table.take_list(items, asked) {
             self.wake(&key);
         }
-        self.health.set_held(self.table.held().len());
+        let held = self.table.held().len();
+        self.health.set_held(held);
+        let status = if held > 0 { "RUNNING" } else { "POLLING" };
+        let is_news = std::mem::replace(&mut *self.status.lock(), status) != status;
+        if is_news {
+            self.bench.client.report_agent(&self.agent, status).await?;
+        }
         Ok(self.bench.client.agent_is_told_to_stop(&self.agent).await?)
     }
 

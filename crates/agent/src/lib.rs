@@ -27,6 +27,7 @@ use folder::{Folder, Identity};
 use follow::Over;
 use health::{Health, Stage};
 use item::Table;
+use parking_lot::Mutex;
 use runner::Failure;
 use serde_json::{Value, json};
 use shell::{Key, Limits, Shell};
@@ -74,7 +75,9 @@ pub enum AgentError {
     Folder { path: PathBuf, source: std::io::Error },
     #[error("failed to speak with the server")]
     Server(#[source] volley_client::Error),
-    #[error("entity `{entity}` has no queue `{queue}`\nhint: it has {known}; `volley queue create {queue} FILE` makes one")]
+    #[error(
+        "entity `{entity}` has no queue `{queue}`\nhint: it has {known}; `volley queue create {queue} FILE` makes one"
+    )]
     NoQueue { entity: String, queue: String, known: String },
     #[error("failed to begin")]
     Begin(#[source] Failure),
@@ -96,6 +99,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AgentE
     if !matches!(tokio::time::timeout(GOODBYE_MAX, goodbye).await, Ok(Ok(()))) {
         tracing::debug!("the server was not told that the agent stops");
     }
+    shell.consoles.close();
     shell.kube.close();
     Ok(())
 }
@@ -133,6 +137,7 @@ async fn begin(options: Options) -> Result<Shell, AgentError> {
         limits: Limits { jobs: config.max_jobs, schedulers: config.max_schedulers, amounts: config.capacity },
         timers: Timers { start: config.start_timeout },
         taking: Notify::new(),
+        status: Mutex::new("POLLING"),
         health,
         _folder: folder,
     })

@@ -30,6 +30,13 @@ pub enum Failure {
     Lost,
 }
 
+impl Failure {
+    /// What was asked for is not there any more.
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Failure::Cluster(error) if matches!(&**error, kube::Error::Api(status) if status.code == 404))
+    }
+}
+
 impl From<kube::Error> for Failure {
     fn from(error: kube::Error) -> Failure {
         Failure::Cluster(Box::new(error))

@@ -9,6 +9,7 @@ use crate::health::Health;
 use crate::item::Table;
 use crate::kube::KubeRunner;
 use crate::runner::{Failure, Runner};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
@@ -58,6 +59,8 @@ pub struct Shell {
     /// There may be something to take, or room for it.
     pub taking: Notify,
     pub health: Arc<Health>,
+    /// What the server was told last of the agent itself.
+    pub status: Mutex<&'static str>,
     /// Nobody else uses it while this lives.
     pub _folder: Folder,
 }

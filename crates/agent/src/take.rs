@@ -6,8 +6,8 @@ use crate::shell::Shell;
 use std::sync::Arc;
 use std::time::Duration;
 use volley_plan::agent::capacity::{Capacity, Load, turns};
-use volley_plan::launch::demand::{self, Amounts};
 use volley_plan::launch::Submission;
+use volley_plan::launch::demand::{self, Amounts};
 
 /// After a failure; what wakes the taker comes by itself otherwise.
 const RETRY: Duration = Duration::from_secs(1);

@@ -82,7 +82,8 @@ impl Shell {
 
     async fn look(&self, attempt: &Attempt, entry: &Entry) -> Result<Step, Failure> {
         let runner = self.runner(attempt);
-        let mut refusal = entry.refusal.as_ref().filter(|(number, _)| *number == attempt.item.attempt).map(|it| it.1.clone());
+        let mut refusal =
+            entry.refusal.as_ref().filter(|(number, _)| *number == attempt.item.attempt).map(|it| it.1.clone());
         refusal = refusal.or_else(|| attempt.prepared.submission.as_ref().err().cloned());
         let mut sight = Sight::default();
         match &runner {
@@ -97,6 +98,9 @@ impl Shell {
             }
         }
         if let (Some(runner), Some(workload)) = (&runner, &sight.workload) {
+            if entry.begun < attempt.item.attempt && attempt.item.is_mine && attempt.item.is_open() {
+                self.ensure_run(attempt).await?;
+            }
             let is_running = workload.state == State::Running;
             self.consoles.follow(attempt, runner, is_running)?;
         }
@@ -208,7 +212,8 @@ impl Shell {
         let path = RunPath { entity: &run.entity, project: &run.project, run: &run.name };
         let order = attempt.prepared.order.as_ref();
         let spec = order.map(|order| &order.spec);
-        let config: serde_json::Map<String, Value> = spec.map(|spec| spec.overrides.run_config.clone()).unwrap_or_default();
+        let config: serde_json::Map<String, Value> =
+            spec.map(|spec| spec.overrides.run_config.clone()).unwrap_or_default();
         let config: serde_json::Map<String, Value> =
             config.into_iter().map(|(name, value)| (name, json!({ "value": value }))).collect();
         let mut fields = json!({ "state": "pending", "config": Value::Object(config).to_string() });
@@ -218,7 +223,22 @@ impl Shell {
         if let Some(job) = order.and_then(|order| order.job.as_ref()) {
             fields["jobType"] = json!(job.name);
         }
-        self.bench.client.begin_run(path, &fields).await?;
+        match self.bench.client.begin_run(path, &fields).await {
+            Err(error) if error.is_passing() => return Err(error.into()),
+            Err(error) => tracing::warn!(item = attempt.item.id, %error, "its run could not be made"),
+            Ok(_) => (),
+        }
+        self.table.change(&attempt.key, |entry| entry.begun = attempt.item.attempt);
+        Ok(())
+    }
+
+    /// After a restart, or a cut at the wrong moment: the run may be there already, and be further than its beginning.
+    async fn ensure_run(&self, attempt: &Attempt) -> Result<(), Failure> {
+        let run = &attempt.prepared.run;
+        if self.bench.client.run(&run.entity, &run.project, &run.name).await?.is_none() {
+            return self.begin_run(attempt).await;
+        }
+        self.table.change(&attempt.key, |entry| entry.begun = attempt.item.attempt);
         Ok(())
     }
 
@@ -258,7 +278,13 @@ impl Shell {
     }
 
     /// Tells people what it waits for and where it runs, when that has changed.
-    async fn report(&self, attempt: &Attempt, entry: &Entry, sight: &Sight, waits_for: Option<String>) -> Result<(), Failure> {
+    async fn report(
+        &self,
+        attempt: &Attempt,
+        entry: &Entry,
+        sight: &Sight,
+        waits_for: Option<String>,
+    ) -> Result<(), Failure> {
         if !attempt.item.is_mine {
             return Ok(());
         }

@@ -57,8 +57,9 @@ pub struct AgentVerb {
 impl AgentVerb {
     pub fn run(self, global: &Global, home: &Home) -> Result<ExitCode> {
         logging::start(global)?;
-        let environment: BTreeMap<String, String> =
-            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect();
+        let environment: BTreeMap<String, String> = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
         let flags = Flags {
             entity: self.entity.clone(),
             max_jobs: self.max_jobs,

@@ -98,7 +98,9 @@ impl Up {
             );
         }
         if self.only.contains(&Part::Agent) && !self.only.contains(&Part::Server) {
-            bail!("the agent serves a queue of the server beside it\nhint: add `server` to --only; `volley agent` serves another's");
+            bail!(
+                "the agent serves a queue of the server beside it\nhint: add `server` to --only; `volley agent` serves another's"
+            );
         }
         if self.handoff {
             return self.serve_in_background(global, home);

@@ -21,7 +21,17 @@ const TAIL_MAX: usize = 20;
 #[derive(Serialize, Deserialize)]
 enum Record {
     /// A source and how far it had come, and the number of lines before the file begins.
-    Source { number: usize, uid: String, container: String, restarts: u64, pod: String, label: String, last: String, same: usize, is_read: bool },
+    Source {
+        number: usize,
+        uid: String,
+        container: String,
+        restarts: u64,
+        pod: String,
+        label: String,
+        last: String,
+        same: usize,
+        is_read: bool,
+    },
     Base(u64),
     Line(usize, String, String),
     /// The source was read to its end.
@@ -104,7 +114,8 @@ impl Journal {
             }
         }
         self.file.set_len(self.bytes)?;
-        self.sent = self.read_sent().filter(|sent| sent.lines <= self.lines && sent.bytes <= self.bytes).unwrap_or(base);
+        self.sent =
+            self.read_sent().filter(|sent| sent.lines <= self.lines && sent.bytes <= self.bytes).unwrap_or(base);
         Ok(())
     }
 
@@ -205,7 +216,12 @@ impl Journal {
     }
 
     /// The next lines that the server lacks, worded by `word` (source, time, text).
-    pub fn unsent(&mut self, lines_max: usize, bytes_max: usize, word: impl Fn(&Position, &str, &str) -> String) -> io::Result<Batch> {
+    pub fn unsent(
+        &mut self,
+        lines_max: usize,
+        bytes_max: usize,
+        word: impl Fn(&Position, &str, &str) -> String,
+    ) -> io::Result<Batch> {
         let mut batch = Batch { offset: self.sent.lines, bytes: self.sent.bytes, ..Batch::default() };
         if self.is_sent() {
             return Ok(batch);

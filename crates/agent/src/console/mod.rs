@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -42,7 +43,10 @@ pub struct Console {
     /// Something changed: a line came, was sent, a log ended, a pod changed.
     changed: Notify,
     tasks: Mutex<JoinSet<()>>,
-    is_running: std::sync::atomic::AtomicBool,
+    /// The workload runs, so the run gives signs of life.
+    is_running: AtomicBool,
+    /// The item is settled: once the server has all lines, nothing is left to do.
+    is_settled: AtomicBool,
 }
 
 pub type OnStop = Arc<dyn Fn(&str) + Send + Sync>;
@@ -74,7 +78,8 @@ impl Consoles {
             open: Mutex::default(),
             changed: Notify::new(),
             tasks: Mutex::default(),
-            is_running: false.into(),
+            is_running: AtomicBool::new(false),
+            is_settled: AtomicBool::new(false),
         });
         let sending = send(console.clone(), self.client.clone(), attempt.clone(), self.on_stop.clone());
         console.tasks.lock().spawn(sending);
@@ -85,7 +90,7 @@ impl Consoles {
     /// Begins to read logs that are new.
     pub fn follow(&self, attempt: &Attempt, runner: &Arc<dyn Runner>, is_running: bool) -> io::Result<()> {
         let console = self.console(attempt)?;
-        console.is_running.store(is_running, std::sync::atomic::Ordering::Relaxed);
+        console.is_running.store(is_running, Ordering::Relaxed);
         for source in runner.sources(attempt, &console.read()) {
             let is_new = console.open.lock().insert(source.run.clone());
             if is_new {
@@ -131,14 +136,15 @@ impl Consoles {
     pub fn settle(&self, key: &str) {
         let mut all = self.all.lock();
         let own: Vec<(String, u32)> = all.keys().filter(|(own, _)| own == key).cloned().collect();
-        for key in own {
-            if all.get(&key).is_some_and(|console| console.journal.lock().is_sent())
-                && let Some(console) = all.remove(&key)
-            {
-                console.tasks.lock().abort_all();
-                console.journal.lock().remove();
-            }
+        for console in own.iter().filter_map(|key| all.remove(key)) {
+            console.is_settled.store(true, Ordering::Relaxed);
+            console.changed.notify_waiters();
         }
+    }
+
+    /// Stops reading and sending; the journals stay for the next start.
+    pub fn close(&self) {
+        self.all.lock().values().for_each(|console| console.tasks.lock().abort_all());
     }
 }
 
@@ -168,7 +174,10 @@ async fn send(console: Arc<Console>, client: Client, attempt: Attempt, on_stop: 
     let mut delay = PAUSE;
     loop {
         let changed = console.changed.notified();
-        let batch = console.journal.lock().unsent(LINES_MAX, BYTES_MAX, |source, time, text| worded(&attempt, source, time, text));
+        let batch = console
+            .journal
+            .lock()
+            .unsent(LINES_MAX, BYTES_MAX, |source, time, text| worded(&attempt, source, time, text));
         let batch = match batch {
             Ok(batch) => batch,
             Err(error) => {
@@ -177,8 +186,12 @@ async fn send(console: Arc<Console>, client: Client, attempt: Attempt, on_stop: 
             }
         };
         if batch.lines.is_empty() {
+            if console.is_settled.load(Ordering::Relaxed) {
+                console.journal.lock().remove();
+                return;
+            }
             let is_quiet = tokio::time::timeout(HEARTBEAT, changed).await.is_err();
-            if !is_quiet || !console.is_running.load(std::sync::atomic::Ordering::Relaxed) {
+            if !is_quiet || !console.is_running.load(Ordering::Relaxed) {
                 continue;
             }
         }

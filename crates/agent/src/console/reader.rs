@@ -25,6 +25,7 @@ pub async fn read(console: Arc<Console>, runner: Arc<dyn Runner>, attempt: Attem
         let had_ended = !is_running(&*runner, &attempt, &source);
         let since = console.since(&source);
         let read = match runner.open(&attempt, &source, since.as_deref()).await {
+            Err(error) if error.is_gone() => break,
             Ok(log) => copy(&console, &source, log).await.map_err(|error| error.to_string()),
             Err(error) => Err(std::error::Error::source(&error).map_or(error.to_string(), ToString::to_string)),
         };

@@ -1,9 +1,9 @@
 //! Deeds on a cluster. Each finds what an earlier try has done, so that it may be done again after a crash.
 
+use super::Cluster;
 use super::calls::{self, Kind, code, place, refusal};
 use super::sight::{self, VERDICT};
 use super::view::{Row, key_of};
-use super::Cluster;
 use crate::attempt::Attempt;
 use crate::runner::{Done, Failure};
 use jiff::Timestamp;
@@ -117,7 +117,8 @@ async fn put_secret(cluster: &Cluster, attempt: &Attempt, manifests: &Manifests,
             if found.is_some_and(|found| !is_ours(&found)) {
                 return Err(Failure::Refused(format!("{what} is there already, and no agent has made it")));
             }
-            let patch = json!({ "metadata": { "labels": object["metadata"]["labels"] }, "stringData": object["stringData"] });
+            let patch =
+                json!({ "metadata": { "labels": object["metadata"]["labels"] }, "stringData": object["stringData"] });
             let patched = calls::patch(&cluster.client, &kind, &object, &patch).await?;
             patched.ok_or_else(|| Failure::from(error))?
         }

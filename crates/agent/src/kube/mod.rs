@@ -54,6 +54,7 @@ pub struct Cluster {
 #[derive(Clone)]
 struct Watched {
     kind: Kind,
+    row: Row,
     seen: channel::Receiver<bool>,
     _task: Arc<Task>,
 }
@@ -96,7 +97,7 @@ impl Cluster {
             std::future::pending::<()>().await;
         };
         let task = Arc::new(Task(tokio::spawn(following).abort_handle()));
-        let watched = Watched { kind: kind.clone(), seen, _task: task };
+        let watched = Watched { kind: kind.clone(), row, seen, _task: task };
         self.kinds.lock().insert((kind.resource.api_version, kind.resource.kind), watched.clone());
         watched
     }
@@ -214,8 +215,10 @@ impl Runner for KubeRunner {
             let manifests = attempt.manifests()?;
             let cluster = self.cluster(manifests).await?;
             cluster.kind_of(&manifests.workload).await?;
+            // Events and groups only say more; what is decided depends on the others.
+            let is_needed = |watched: &&Watched| matches!(watched.row, Row::Workload | Row::Pod | Row::Helper);
             let all: Vec<channel::Receiver<bool>> =
-                cluster.kinds.lock().values().map(|watched| watched.seen.clone()).collect();
+                cluster.kinds.lock().values().filter(is_needed).map(|watched| watched.seen.clone()).collect();
             for mut seen in all {
                 // The sender lives as long as the watch.
                 let _ = seen.wait_for(|seen| *seen).await;

@@ -133,7 +133,8 @@ impl View {
 
     pub fn around(&self, key: &str) -> Around {
         let state = self.state.lock();
-        let mut around = Around { disrupted: state.disrupted.get(key).cloned().unwrap_or_default(), ..Around::default() };
+        let mut around =
+            Around { disrupted: state.disrupted.get(key).cloned().unwrap_or_default(), ..Around::default() };
         for place in state.items.get(key).into_iter().flatten() {
             let Some(object) = state.objects.get(place) else { continue };
             around.events.extend(state.events.get(&(place.2.clone(), place.3.clone())).into_iter().flatten().cloned());

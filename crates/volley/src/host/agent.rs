@@ -144,7 +144,8 @@ impl Part {
             let request = http::Request::get("/api/v1/nodes").body(Vec::new()).ok()?;
             let nodes: Value = self.cluster.request(request).await.unwrap_or_default();
             let addresses = nodes["items"][0]["status"]["addresses"].as_array().cloned().unwrap_or_default();
-            let own = addresses.iter().find(|each| each["type"] == "InternalIP").and_then(|each| each["address"].as_str());
+            let own =
+                addresses.iter().find(|each| each["type"] == "InternalIP").and_then(|each| each["address"].as_str());
             if let Some(address) = own.and_then(|own| own.parse::<IpAddr>().ok()) {
                 return Some(address).filter(|address| !address.is_loopback());
             }
@@ -162,7 +163,8 @@ async fn ensure_queue(client: &Client, entity: &str) -> Result<()> {
     // Without an image of its own, a launch runs on this machine's own file system.
     let container = json!({ "image": "${image_uri:-host}" });
     let spec = json!({ "template": { "spec": { "containers": [container] } } });
-    let config = json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": { "namespace": "default" }, "spec": spec });
+    let config =
+        json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": { "namespace": "default" }, "spec": spec });
     let spec = QueueSpec { resource: "kubernetes".to_owned(), config, variables: json!({}), has_priorities: true };
     client.upsert_queue(entity, QUEUE, &spec).await.context("failed to make the queue `default`")
 }
