@@ -119,15 +119,29 @@ impl Client {
         self.file_stream(path, &json!({ "files": files })).await
     }
 
+    /// The same for one of several who write to the run: what was sent before under the writer's name is passed over, and
+    /// a run that has ended stays so.
+    pub async fn log_beside(&self, path: RunPath<'_>, writer: &str, offset: u64, lines: &[String]) -> Result<bool> {
+        let post = match lines.is_empty() {
+            true => json!({}),
+            false => json!({ "files": { "output.log": { "offset": offset, "content": lines } } }),
+        };
+        let fields = [("x-wandb-use-async-filestream", "true"), ("x-wandb-async-client-id", writer)];
+        let answer = self.post_with(&file_stream_path(path), &post, &fields).await?;
+        Ok(answer["stopped"].as_bool().unwrap_or(false))
+    }
+
     pub async fn end_run(&self, path: RunPath<'_>, exit_code: i64) -> Result<()> {
         self.file_stream(path, &json!({ "complete": true, "exitcode": exit_code })).await.map(drop)
     }
 
     async fn file_stream(&self, path: RunPath<'_>, post: &Value) -> Result<bool> {
-        let RunPath { entity, project, run } = path;
-        let path = format!("/files/{}/{}/{}/file_stream", part(entity), part(project), part(run));
-        Ok(self.post(&path, post).await?["stopped"].as_bool().unwrap_or(false))
+        Ok(self.post(&file_stream_path(path), post).await?["stopped"].as_bool().unwrap_or(false))
     }
+}
+
+fn file_stream_path(RunPath { entity, project, run }: RunPath<'_>) -> String {
+    format!("/files/{}/{}/{}/file_stream", part(entity), part(project), part(run))
 }
 
 impl Report<'_> {

@@ -83,6 +83,11 @@ impl Client {
         self.ask(Method::POST, path, Some(body)).await
     }
 
+    /// With fields of its own in the head.
+    pub async fn post_with(&self, path: &str, body: &Value, fields: &[(&'static str, &str)]) -> Result<Value> {
+        self.ask_with(Method::POST, path, Some(body), fields).await
+    }
+
     pub async fn put(&self, path: &str, body: &Value) -> Result<Value> {
         self.ask(Method::PUT, path, Some(body)).await
     }
@@ -110,7 +115,20 @@ impl Client {
     }
 
     async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value> {
+        self.ask_with(method, path, body, &[]).await
+    }
+
+    async fn ask_with(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        fields: &[(&'static str, &str)],
+    ) -> Result<Value> {
         let mut request = self.http.request(method, format!("{}{path}", self.url)).timeout(ANSWER_TIMEOUT);
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
         if let Some(body) = body {
             request = request.header(header::CONTENT_TYPE, "application/json").body(body.to_string());
         }

@@ -101,6 +101,8 @@ pub struct State {
     pub limits: Limits,
     /// Without a slash at the end.
     pub public_url: String,
+    /// Somebody chose it; otherwise clients may know the server by other addresses too.
+    pub has_public_url: bool,
     /// Ends what would otherwise go on for as long as a client listens.
     pub stop: CancellationToken,
 }
@@ -145,12 +147,23 @@ impl Server {
         let listener = TcpListener::bind(settings.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let public_url = settings.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
+        let has_public_url = settings.public_url.is_some();
         let news = News::default();
         let public_url = public_url.trim_end_matches('/').to_owned();
         let stop = CancellationToken::new();
         let (schema, limits) = (graphql::root::schema(), Limits::new(settings.rates));
         let feed = Feed::default();
-        let shared = Arc::new(State { database, blobs, news, feed, schema, limits, public_url, stop: stop.clone() });
+        let shared = Arc::new(State {
+            database,
+            blobs,
+            news,
+            feed,
+            schema,
+            limits,
+            public_url,
+            has_public_url,
+            stop: stop.clone(),
+        });
 
         let tasks = TaskTracker::new();
         tasks.spawn(http::serve(listener, shared.clone(), stop.clone()));

@@ -2,6 +2,7 @@
 //!
 //! A verb is a struct of arguments with `run`; adding one means a file, a line in `Verb` and a line in `Cli::run`.
 
+use crate::agent::AgentVerb;
 use crate::check::Check;
 use crate::cluster::ClusterVerb;
 use crate::completions::Completions;
@@ -72,6 +73,7 @@ enum Verb {
     Cluster(ClusterVerb),
     Operator(OperatorVerb),
     Server(ServerVerb),
+    Agent(AgentVerb),
     Login(LoginVerb),
     Ps(Ps),
     Queue(QueueVerb),
@@ -105,6 +107,7 @@ impl Cli {
             Verb::Cluster(verb) => verb.run(&global, &home()?),
             Verb::Operator(verb) => verb.run(&global),
             Verb::Server(verb) => verb.run(&global, &home()?),
+            Verb::Agent(verb) => verb.run(&global, &home()?),
             Verb::Login(verb) => verb.run(&home()?),
             Verb::Ps(verb) => verb.run(&home()?),
             Verb::Queue(verb) => verb.run(&home()?),

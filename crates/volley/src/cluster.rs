@@ -51,8 +51,13 @@ impl ClusterVerb {
             Some(What::Backup(verb)) => verb.run(home),
             Some(What::Restore(verb)) => verb.run(home),
             None => {
-                let start =
-                    Start { settings: &self.settings, has_operator: false, has_server: false, hangup: Hangup::Stops };
+                let start = Start {
+                    settings: &self.settings,
+                    has_operator: false,
+                    has_server: false,
+                    has_agent: false,
+                    hangup: Hangup::Stops,
+                };
                 host::run(global, home, start, |ready| {
                     ready.notes.iter().for_each(|note| eprintln!("note: {note}"));
                     Ok(())

@@ -69,6 +69,11 @@ impl Home {
         self.folder.join("server")
     }
 
+    /// Where agents keep who they are, and logs that the server does not have yet.
+    pub fn agent(&self) -> PathBuf {
+        self.folder.join("agent")
+    }
+
     /// Which server `volley login` chose, and the key for it.
     pub fn login(&self) -> PathBuf {
         self.folder.join("login.json")

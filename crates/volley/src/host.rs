@@ -4,6 +4,7 @@
 //! asks `running`. A signal to terminate leaves pods running for the next start, as it does with a kubelet; an interrupt and
 //! `volley down` end them.
 
+pub mod agent;
 pub mod operator;
 pub mod running;
 pub mod server;
@@ -16,6 +17,7 @@ use crate::image::map;
 use crate::logging;
 use crate::settings::Settings;
 use crate::status::{self, Status};
+use agent::Agent;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use futures::FutureExt;
@@ -82,6 +84,8 @@ pub struct Start<'a> {
     pub has_operator: bool,
     /// Whether the control plane runs beside the cluster.
     pub has_server: bool,
+    /// Whether an agent serves a queue of that server.
+    pub has_agent: bool,
     pub hangup: Hangup,
 }
 
@@ -178,7 +182,12 @@ async fn serve(home: &Home, start: Start<'_>, tell: impl FnOnce(&Ready) -> Resul
         false => None,
     };
     let (server, server_note) = server.unzip();
-    let running = Arc::new(Running::new(home, &settings, &cluster, (operator.as_ref(), server.as_ref())));
+    let agent = match &server {
+        Some(server) if start.has_agent => Some(Agent::start(home, &cluster, server, !settings.node.no_node).await),
+        _ => None,
+    };
+    let parts = (operator.as_ref(), server.as_ref(), agent.as_ref());
+    let running = Arc::new(Running::new(home, &settings, &cluster, parts));
     announce.send_replace(Some(running.clone()));
     tracing::info!(address = %cluster.address(), home = %home.folder().display(), "ready");
     let notes = note.into_iter().chain(server_note.flatten()).collect();
@@ -188,7 +197,7 @@ async fn serve(home: &Home, start: Start<'_>, tell: impl FnOnce(&Ready) -> Resul
     let end = ends.next().await;
     announce.send_replace(None);
     drop(running);
-    let stopped = stop((cluster, operator, server), &end, &mut ends).await;
+    let stopped = stop((cluster, operator, server, agent), &end, &mut ends).await;
     let mut asked = end.asked();
     if let (Err(error), Some(asked)) = (&stopped, &mut asked) {
         control::tell_failure(asked, error).await?;
@@ -196,11 +205,17 @@ async fn serve(home: &Home, start: Start<'_>, tell: impl FnOnce(&Ready) -> Resul
     stopped.map(|()| asked)
 }
 
+/// What runs.
+type Parts = (Cluster, Option<Operator>, Option<Server>, Option<Agent>);
+
 /// Stops everything, unless it takes too long or a signal says to leave it.
-async fn stop(parts: (Cluster, Option<Operator>, Option<Server>), end: &End, ends: &mut Ends) -> Result<()> {
-    let (cluster, operator, server) = parts;
+async fn stop(parts: Parts, end: &End, ends: &mut Ends) -> Result<()> {
+    let (cluster, operator, server, agent) = parts;
     // Before the cluster, so that it does not see pods end and make new ones.
     let operator = async {
+        if let Some(agent) = agent {
+            agent.stop().await;
+        }
         if let Some(operator) = operator {
             operator.stop().await;
         }

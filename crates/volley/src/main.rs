@@ -25,6 +25,7 @@ mod gpus;
 mod vcjob;
 mod vcqueue;
 mod logs;
+mod agent;
 mod check;
 mod target;
 mod kubeconfig;

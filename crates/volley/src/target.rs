@@ -99,6 +99,11 @@ impl TargetArgs {
         Ok(Cluster { client, namespace, address: address.trim_end_matches('/').to_owned(), origin })
     }
 
+    /// A client for whoever does more than a verb.
+    pub async fn client(&self, home: &Home) -> Result<Client> {
+        self.connect(home).await.map(|cluster| cluster.client)
+    }
+
     async fn config(&self, kubeconfig: Kubeconfig, origin: &Origin) -> Result<Config> {
         let mut names: Vec<String> = kubeconfig.contexts.iter().map(|context| context.name.clone()).collect();
         names.sort();

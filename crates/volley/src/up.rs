@@ -67,6 +67,8 @@ pub enum Part {
     Operator,
     /// The control plane: queues, runs and people, for W&B's clients
     Server,
+    /// What takes launches from the queue `default` of that server and runs them here
+    Agent,
 }
 
 impl Part {
@@ -76,6 +78,7 @@ impl Part {
             Part::Cluster => "cluster",
             Part::Operator => "operator",
             Part::Server => "server",
+            Part::Agent => "agent",
         }
     }
 }
@@ -92,6 +95,11 @@ impl Up {
         if !self.only.is_empty() && !self.only.contains(&Part::Cluster) {
             bail!(
                 "the other parts run beside the cluster\nhint: --only cluster,operator; `volley server` runs it alone"
+            );
+        }
+        if self.only.contains(&Part::Agent) && !self.only.contains(&Part::Server) {
+            bail!(
+                "the agent serves a queue of the server beside it\nhint: add `server` to --only; `volley agent` serves another's"
             );
         }
         if self.handoff {
@@ -116,8 +124,8 @@ impl Up {
 
     fn how(&self, hangup: Hangup) -> Start<'_> {
         let has = |part| self.only.is_empty() || self.only.contains(&part);
-        let (has_operator, has_server) = (has(Part::Operator), has(Part::Server));
-        Start { settings: &self.settings, has_operator, has_server, hangup }
+        let (has_operator, has_server, has_agent) = (has(Part::Operator), has(Part::Server), has(Part::Agent));
+        Start { settings: &self.settings, has_operator, has_server, has_agent, hangup }
     }
 
     fn serve_in_background(&self, global: &Global, home: &Home) -> Result<ExitCode> {

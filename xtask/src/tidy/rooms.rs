@@ -16,7 +16,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("operator", &["api", "plan", "turns", "scheduler"]),
     ("server", &["api", "plan"]),
     ("client", &[]),
-    ("volley", &["api", "plan", "client", "scheduler", "cluster", "operator", "server"]),
+    ("agent", &["api", "plan", "turns", "client"]),
+    ("volley", &["api", "plan", "client", "agent", "scheduler", "cluster", "operator", "server"]),
 ];
 
 /// Rooms on which another's tests stand; they meet over public protocols there as everywhere.

@@ -41,6 +41,16 @@ pub fn reason(workload: &Value, pods: &[Value], last_lines: impl Fn(&str, &str) 
     }
 }
 
+/// The exit code of the job: of the first container that failed, or 0 when all that ended did so well.
+pub fn exit_code(pods: &[Value]) -> Option<i64> {
+    let ended = pods.iter().flat_map(statuses).filter_map(|status| at(status, "state.terminated"));
+    let code = |ended: &Value| ended["exitCode"].as_i64();
+    let mut all: Vec<&Value> = ended.collect();
+    all.sort_by_key(|ended| text(ended, "finishedAt").to_owned());
+    let failed = all.iter().find_map(|ended| code(ended).filter(|code| *code != 0));
+    failed.or_else(|| all.iter().find_map(|ended| code(ended)))
+}
+
 fn out_of_memory(pod: &Value, container: &str, ended: &Value) -> String {
     let containers = at(pod, "spec.containers").and_then(Value::as_array).into_iter().flatten();
     let own = containers.filter(|each| text(each, "name") == container);
@@ -77,6 +87,15 @@ mod tests {
 
     fn lines(pod: &str, _: &str) -> Vec<String> {
         (0..12).map(|number| format!("{pod} line {number}")).collect()
+    }
+
+    // K-76
+    #[test]
+    fn the_exit_code_is_that_of_the_first_failure() {
+        assert_eq!(exit_code(&[]), None);
+        assert_eq!(exit_code(&[pod("a", "Completed", 0, "1")]), Some(0));
+        let pods = [pod("a", "Completed", 0, "1"), pod("b", "Error", 7, "3"), pod("c", "Error", 9, "2")];
+        assert_eq!(exit_code(&pods), Some(9));
     }
 
     // K-76, K-78

@@ -77,6 +77,8 @@ fn tracking(order: &Order, station: &Station) -> Vec<Variable> {
     all.push(Variable::identity("WANDB_LAUNCH_QUEUE_NAME", &order.queue));
     all.push(Variable::identity("WANDB_LAUNCH_QUEUE_ENTITY", &order.queue_entity));
     all.push(Variable::identity("WANDB_LAUNCH_TRACE_ID", &order.item));
+    // The agent tells the console of every rank; told by the tracking client as well, each line would come twice.
+    all.push(Variable::text("WANDB_CONSOLE", "off"));
     all
 }
 
@@ -162,7 +164,7 @@ mod tests {
             [
                 "WANDB_BASE_URL", "WANDB_API_KEY", "WANDB_PROJECT", "WANDB_ENTITY", "WANDB_LAUNCH", "WANDB_RUN_ID",
                 "WANDB_DOCKER", "WANDB_USERNAME", "WANDB_LAUNCH_QUEUE_NAME", "WANDB_LAUNCH_QUEUE_ENTITY",
-                "WANDB_LAUNCH_TRACE_ID", "WANDB_CONFIG", "WANDB_LAUNCH_FILE_OVERRIDES", "WANDB_ARTIFACTS"
+                "WANDB_LAUNCH_TRACE_ID", "WANDB_CONSOLE", "WANDB_CONFIG", "WANDB_LAUNCH_FILE_OVERRIDES", "WANDB_ARTIFACTS"
             ]
         );
         let value = |name: &str| all.iter().find(|variable| variable.name == name).unwrap().value.clone();

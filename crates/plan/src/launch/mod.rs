@@ -5,6 +5,7 @@
 //! here: a secret is named (`secrets`), and the shell puts its value in place while it submits.
 
 pub mod order;
+pub mod job;
 pub mod names;
 pub mod layers;
 pub mod macros;

@@ -72,9 +72,16 @@ impl File {
     }
 }
 
+tokio::task_local! {
+    /// What the client that is being answered calls the server, where that is an address.
+    pub static CALLED: Option<String>;
+}
+
 /// An absolute URL by which whoever has it may read or write the bytes.
 pub fn url(shared: &Shared, access: Access, key: &str, now: Timestamp) -> String {
-    format!("{}{}", shared.public_url, shared.blobs.signed_path(access, key, now))
+    let called = CALLED.try_with(Clone::clone).ok().flatten();
+    let server = called.as_deref().unwrap_or(&shared.public_url);
+    format!("{server}{}", shared.blobs.signed_path(access, key, now))
 }
 
 #[derive(SimpleObject)]

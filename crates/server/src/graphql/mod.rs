@@ -14,6 +14,7 @@ use crate::people::Caller;
 use crate::run::sharing::is_shared;
 use async_graphql::Context;
 use http::HeaderMap;
+use std::net::SocketAddr;
 
 /// What the headers of a request say of who sends it.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +25,8 @@ pub struct Sender {
     pub username: Option<String>,
     /// What makes a submission that is sent again the same one.
     pub idempotency_key: Option<String>,
+    /// The address that it called the server by; a name may be that of something in between, and is not taken.
+    pub called: Option<SocketAddr>,
 }
 
 impl Sender {
@@ -36,6 +39,7 @@ impl Sender {
             is_shared: is_shared(headers),
             username: text("x-wandb-username"),
             idempotency_key: text("idempotency-key"),
+            called: text("host").and_then(|host| host.parse().ok()),
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::Shared;
 use crate::fault::{Fault, TRIES_MAX};
+use crate::file::graphql::CALLED;
 use crate::graphql::Sender;
 use crate::graphql::root::Schema;
 use crate::people::Caller;
@@ -83,7 +84,9 @@ async fn attempt(schema: &Schema, shared: &Shared, caller: &Caller, sender: &Sen
     if let Some(name) = body.operation_name.as_deref().filter(|name| !name.is_empty()) {
         request = request.operation_name(name);
     }
-    schema.execute(request).await
+    // Links to bytes lead where the client found the server: pods know this machine by another address than people do.
+    let called = sender.called.filter(|_| !shared.has_public_url).map(|address| format!("http://{address}"));
+    CALLED.scope(called, schema.execute(request)).await
 }
 
 /// Gives variables that were not sent, or sent as null, the default that the document declares.

@@ -2,6 +2,7 @@
 
 use crate::control::Saved;
 use crate::home::Home;
+use crate::host::agent::Agent;
 use crate::host::operator::Operator;
 use crate::image::map::{self, MapRow};
 use crate::image::work::{self, ImageAsk, Listed, OnStep, Users};
@@ -30,6 +31,7 @@ pub struct Running {
     node: Option<Arc<Node>>,
     operator: Option<Arc<Health>>,
     server: Option<Pulse>,
+    agent: Option<Arc<volley_agent::health::Health>>,
     client: kube::Client,
 }
 
@@ -38,7 +40,7 @@ impl Running {
         home: &Home,
         settings: &Settings,
         cluster: &Cluster,
-        (operator, server): (Option<&Operator>, Option<&Server>),
+        (operator, server, agent): (Option<&Operator>, Option<&Server>, Option<&Agent>),
     ) -> Running {
         Running {
             home: home.clone(),
@@ -48,6 +50,7 @@ impl Running {
             node: cluster.node().cloned(),
             operator: operator.map(Operator::health),
             server: server.map(Server::pulse),
+            agent: agent.map(Agent::health),
             client: cluster.client("status"),
         }
     }
@@ -80,11 +83,17 @@ impl Running {
             }),
             None => None,
         };
+        let agent = self.agent.as_ref().map(|health| PartStatus {
+            name: "agent".to_owned(),
+            health: health.words(),
+            address: "in this process".to_owned(),
+            aside: Vec::new(),
+        });
         Status {
             running: true,
             home: self.home.folder().to_owned(),
             process: Some(process),
-            parts: iter::once(cluster).chain(operator).chain(server).collect(),
+            parts: iter::once(cluster).chain(operator).chain(server).chain(agent).collect(),
             node: self.node_status().await,
         }
     }

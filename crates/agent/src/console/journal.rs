@@ -1,0 +1,353 @@
+//! The lines of one item's logs on disk, in the order in which they came, and how many of them the server has.
+//!
+//! They wait here while the server is away, and after a restart of the agent they say where each log goes on. A line is
+//! one record; a source is named before its first line. What a crash cut off at the end is read again from the pod.
+
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use volley_plan::logs::sources::{Run, Source};
+
+/// Of one item; more would fill the disk while the server is away.
+const BYTES_MAX: u64 = 1 << 30;
+/// Once all is sent, a longer file begins anew.
+const COMPACT_FROM: u64 = 8 << 20;
+/// Last lines that are kept at hand of each source, for the reason of a failure.
+const TAIL_MAX: usize = 20;
+
+/// One record of the file.
+#[derive(Serialize, Deserialize)]
+enum Record {
+    /// A source and how far it had come, and the number of lines before the file begins.
+    Source {
+        number: usize,
+        uid: String,
+        container: String,
+        restarts: u64,
+        pod: String,
+        label: String,
+        last: String,
+        same: usize,
+        is_read: bool,
+    },
+    Base(u64),
+    Line(usize, String, String),
+    /// The source was read to its end.
+    End(usize),
+}
+
+/// A log and how far it was read.
+#[derive(Debug, Clone)]
+pub struct Position {
+    pub run: Run,
+    pub pod: String,
+    /// What it is called among the logs of its job.
+    pub label: String,
+    /// The time of the last line, as it was written.
+    pub last: String,
+    /// How many lines had that very time.
+    pub same: usize,
+    pub is_read: bool,
+    pub tail: VecDeque<String>,
+}
+
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+    lines: u64,
+    sources: Vec<Position>,
+    numbers: BTreeMap<Run, usize>,
+    sent: Sent,
+    left_out: u64,
+}
+
+/// What the server has: lines, and the bytes of the file that hold them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Sent {
+    lines: u64,
+    bytes: u64,
+}
+
+/// Lines to send.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    pub offset: u64,
+    pub lines: Vec<String>,
+    bytes: u64,
+}
+
+impl Journal {
+    pub fn open(path: &Path) -> io::Result<Journal> {
+        let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+        let mut journal = Journal {
+            path: path.to_owned(),
+            file,
+            bytes: 0,
+            lines: 0,
+            sources: Vec::new(),
+            numbers: BTreeMap::new(),
+            sent: Sent::default(),
+            left_out: 0,
+        };
+        journal.read()?;
+        Ok(journal)
+    }
+
+    fn read(&mut self) -> io::Result<()> {
+        let mut reader = BufReader::new(File::open(&self.path)?);
+        let mut text = String::new();
+        let mut base = Sent::default();
+        loop {
+            text.clear();
+            // A line that is no text was cut off by a crash, as one without an end was.
+            let length = reader.read_line(&mut text).unwrap_or(0);
+            let Some(record) = text.strip_suffix('\n').and_then(|text| serde_json::from_str(text).ok()) else { break };
+            self.bytes += length as u64;
+            if let Record::Base(lines) = &record {
+                self.lines = *lines;
+                base = Sent { lines: *lines, bytes: self.bytes };
+            } else {
+                self.take(record);
+            }
+        }
+        self.file.set_len(self.bytes)?;
+        self.sent =
+            self.read_sent().filter(|sent| sent.lines <= self.lines && sent.bytes <= self.bytes).unwrap_or(base);
+        Ok(())
+    }
+
+    fn take(&mut self, record: Record) {
+        match record {
+            Record::Source { number: _, uid, container, restarts, pod, label, last, same, is_read } => {
+                let run = Run { pod_uid: uid, container, restarts };
+                self.numbers.insert(run.clone(), self.sources.len());
+                self.sources.push(Position { run, pod, label, last, same, is_read, tail: VecDeque::new() });
+            }
+            Record::Base(lines) => self.lines = lines,
+            Record::End(number) => {
+                if let Some(source) = self.sources.get_mut(number) {
+                    source.is_read = true;
+                }
+            }
+            Record::Line(number, time, text) => {
+                self.lines += 1;
+                let Some(source) = self.sources.get_mut(number) else { return };
+                source.same = if source.last == time { source.same + 1 } else { 1 };
+                source.last = time;
+                source.tail.push_back(text);
+                if source.tail.len() > TAIL_MAX {
+                    source.tail.pop_front();
+                }
+            }
+        }
+    }
+
+    fn read_sent(&self) -> Option<Sent> {
+        let text = fs::read_to_string(self.sent_path()).ok()?;
+        let (lines, bytes) = text.trim().split_once(' ')?;
+        Some(Sent { lines: lines.parse().ok()?, bytes: bytes.parse().ok()? })
+    }
+
+    fn sent_path(&self) -> PathBuf {
+        self.path.with_extension("sent")
+    }
+
+    fn append(&mut self, record: Record) -> io::Result<()> {
+        let mut text = serde_json::to_string(&record).map_err(io::Error::other)?;
+        text.push('\n');
+        self.file.write_all(text.as_bytes())?;
+        self.bytes += text.len() as u64;
+        self.take(record);
+        Ok(())
+    }
+
+    /// The number of a source, which is noted when it is new.
+    pub fn source(&mut self, source: &Source) -> io::Result<usize> {
+        let run = &source.run;
+        if let Some(number) = self.numbers.get(run) {
+            return Ok(*number);
+        }
+        let number = self.sources.len();
+        self.append(Record::Source {
+            number,
+            uid: run.pod_uid.clone(),
+            container: run.container.clone(),
+            restarts: run.restarts,
+            pod: source.pod.clone(),
+            label: source.label.clone(),
+            last: String::new(),
+            same: 0,
+            is_read: false,
+        })?;
+        Ok(number)
+    }
+
+    pub fn position(&self, number: usize) -> Option<&Position> {
+        self.sources.get(number)
+    }
+
+    pub fn positions(&self) -> &[Position] {
+        &self.sources
+    }
+
+    pub fn push(&mut self, number: usize, time: &str, text: &str) -> io::Result<()> {
+        if self.bytes >= BYTES_MAX {
+            // Too much waits for the server; how much went is told once there is room again.
+            self.left_out += 1;
+            return Ok(());
+        }
+        if self.left_out > 0 {
+            let told = format!("{} lines were left out here: too many waited for the server", self.left_out);
+            self.left_out = 0;
+            self.append(Record::Line(number, time.to_owned(), told))?;
+        }
+        self.append(Record::Line(number, time.to_owned(), text.to_owned()))
+    }
+
+    pub fn end(&mut self, number: usize) -> io::Result<()> {
+        self.append(Record::End(number))
+    }
+
+    pub fn is_sent(&self) -> bool {
+        self.sent.lines >= self.lines
+    }
+
+    /// The next lines that the server lacks, worded by `word` (source, time, text).
+    pub fn unsent(
+        &mut self,
+        lines_max: usize,
+        bytes_max: usize,
+        word: impl Fn(&Position, &str, &str) -> String,
+    ) -> io::Result<Batch> {
+        let mut batch = Batch { offset: self.sent.lines, bytes: self.sent.bytes, ..Batch::default() };
+        if self.is_sent() {
+            return Ok(batch);
+        }
+        let mut file = File::open(&self.path)?;
+        file.seek(SeekFrom::Start(self.sent.bytes))?;
+        let mut reader = BufReader::new(file.take(self.bytes - self.sent.bytes));
+        let (mut text, mut size) = (String::new(), 0);
+        while batch.lines.len() < lines_max && size < bytes_max {
+            text.clear();
+            let length = reader.read_line(&mut text)?;
+            let Ok(record) = serde_json::from_str(text.trim_end_matches('\n')) else { break };
+            batch.bytes += length as u64;
+            if let Record::Line(number, time, text) = record {
+                let line = self.sources.get(number).map_or(text.clone(), |source| word(source, &time, &text));
+                size += line.len();
+                batch.lines.push(line);
+            }
+        }
+        Ok(batch)
+    }
+
+    /// The server has this batch.
+    pub fn note_sent(&mut self, batch: &Batch) -> io::Result<()> {
+        self.sent = Sent { lines: batch.offset + batch.lines.len() as u64, bytes: batch.bytes };
+        if self.is_sent() && self.bytes > COMPACT_FROM {
+            self.compact()?;
+        }
+        // Sent again after a crash, lines come to the same place.
+        fs::write(self.sent_path(), format!("{} {}\n", self.sent.lines, self.sent.bytes))
+    }
+
+    fn compact(&mut self) -> io::Result<()> {
+        let new = self.path.with_extension("new");
+        let mut text = String::new();
+        for (number, source) in self.sources.iter().enumerate() {
+            let Position { run, pod, label, last, same, is_read, .. } = source.clone();
+            let Run { pod_uid: uid, container, restarts } = run;
+            let record = Record::Source { number, uid, container, restarts, pod, label, last, same, is_read };
+            text += &(serde_json::to_string(&record).map_err(io::Error::other)? + "\n");
+        }
+        text += &(serde_json::to_string(&Record::Base(self.lines)).map_err(io::Error::other)? + "\n");
+        fs::write(&new, &text)?;
+        fs::rename(&new, &self.path)?;
+        self.file = OpenOptions::new().append(true).open(&self.path)?;
+        self.bytes = text.len() as u64;
+        self.sent = Sent { lines: self.lines, bytes: self.bytes };
+        Ok(())
+    }
+
+    /// Everything is told, and nobody needs it any more.
+    pub fn remove(&self) {
+        for path in [self.path.clone(), self.sent_path()] {
+            if let Err(error) = fs::remove_file(&path)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                tracing::warn!(path = %path.display(), %error, "failed to remove a journal");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(pod: &str) -> Source {
+        let run = Run { pod_uid: format!("uid-{pod}"), container: "c".to_owned(), restarts: 0 };
+        Source { run, pod: pod.to_owned(), is_previous: false, is_running: true, label: pod.to_owned() }
+    }
+
+    fn batch(journal: &mut Journal, lines_max: usize) -> Batch {
+        journal.unsent(lines_max, 1 << 20, |source, time, text| format!("{time} {} {text}", source.pod)).unwrap()
+    }
+
+    #[test]
+    fn lines_wait_for_the_server_and_survive_a_crash() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.jsonl");
+        let mut journal = Journal::open(&path).unwrap();
+        let (a, b) = (journal.source(&log("pa")).unwrap(), journal.source(&log("pb")).unwrap());
+        journal.push(a, "t1", "one").unwrap();
+        journal.push(b, "t1", "two").unwrap();
+        journal.push(a, "t2", "three").unwrap();
+        journal.push(a, "t2", "four").unwrap();
+        let first = batch(&mut journal, 2);
+        assert_eq!((first.offset, first.lines.clone()), (0, vec!["t1 pa one".to_owned(), "t1 pb two".to_owned()]));
+        journal.note_sent(&first).unwrap();
+        journal.end(b).unwrap();
+        drop(journal);
+        // The last record was cut off.
+        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(b"{\"Line\":[0,\"t3\",\"hal").unwrap();
+        let mut journal = Journal::open(&path).unwrap();
+        assert_eq!(journal.source(&log("pa")).unwrap(), a);
+        let position = journal.position(a).unwrap();
+        assert_eq!((position.last.as_str(), position.same, position.is_read), ("t2", 2, false));
+        assert!(journal.position(b).unwrap().is_read);
+        let rest = batch(&mut journal, 10);
+        assert_eq!((rest.offset, rest.lines.len()), (2, 2));
+        journal.note_sent(&rest).unwrap();
+        assert!(journal.is_sent() && batch(&mut journal, 10).lines.is_empty());
+        journal.push(a, "t3", "five").unwrap();
+        assert_eq!(batch(&mut journal, 10).lines, ["t3 pa five"]);
+    }
+
+    #[test]
+    fn a_long_journal_begins_anew_once_all_is_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.jsonl");
+        let mut journal = Journal::open(&path).unwrap();
+        let a = journal.source(&log("p")).unwrap();
+        let long = "x".repeat(1 << 20);
+        for number in 0..10 {
+            journal.push(a, &format!("t{number}"), &long).unwrap();
+        }
+        while !journal.is_sent() {
+            let next = batch(&mut journal, 3);
+            journal.note_sent(&next).unwrap();
+        }
+        assert!(fs::metadata(&path).unwrap().len() < 1000);
+        journal.push(a, "t9", "after").unwrap();
+        drop(journal);
+        let mut journal = Journal::open(&path).unwrap();
+        assert_eq!(journal.position(a).unwrap().same, 2);
+        let next = batch(&mut journal, 10);
+        assert_eq!((next.offset, next.lines), (10, vec!["t9 p after".to_owned()]));
+    }
+}

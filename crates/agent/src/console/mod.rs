@@ -1,0 +1,216 @@
+//! A run's console: the logs of all its pods, read as they are written, kept on disk and sent to the server.
+//!
+//! `journal` is what is kept. One task reads each log, one sends; a look at the item (`visit`) tells of new pods. No line is
+//! lost by a cut or a restart, and none comes twice: a log goes on after the last line that the journal has.
+
+mod journal;
+mod reader;
+
+use crate::attempt::Attempt;
+use crate::runner::Runner;
+use jiff::Timestamp;
+use journal::{Journal, Position};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use volley_client::Client;
+use volley_client::launch::RunPath;
+use volley_plan::logs::sources::Run;
+
+/// One post to the server; its own limit is far above.
+const LINES_MAX: usize = 1000;
+const BYTES_MAX: usize = 512 << 10;
+/// Between two posts of one run. The first line goes at once; what comes after it travels together.
+const PAUSE: Duration = Duration::from_millis(200);
+/// A run that says nothing for five minutes is taken for dead.
+const HEARTBEAT: Duration = Duration::from_secs(30);
+const RETRY_MAX: Duration = Duration::from_secs(15);
+/// How long the end of a run waits for its last lines, when neither the cluster nor the server gives them.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+
+/// One attempt's console.
+pub struct Console {
+    journal: Mutex<Journal>,
+    /// Logs that somebody reads now.
+    open: Mutex<BTreeSet<Run>>,
+    /// Something changed: a line came, was sent, a log ended, a pod changed.
+    changed: Notify,
+    tasks: Mutex<JoinSet<()>>,
+    /// The workload runs, so the run gives signs of life.
+    is_running: AtomicBool,
+    /// The item is settled: once the server has all lines, nothing is left to do.
+    is_settled: AtomicBool,
+}
+
+pub type OnStop = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// The consoles of all items.
+pub struct Consoles {
+    folder: PathBuf,
+    client: Client,
+    all: Mutex<BTreeMap<(String, u32), Arc<Console>>>,
+    /// The server says that the run is to stop.
+    on_stop: OnStop,
+}
+
+impl Consoles {
+    pub fn new(folder: &Path, client: Client, on_stop: OnStop) -> io::Result<Consoles> {
+        std::fs::create_dir_all(folder)?;
+        Ok(Consoles { folder: folder.to_owned(), client, all: Mutex::default(), on_stop })
+    }
+
+    fn console(&self, attempt: &Attempt) -> io::Result<Arc<Console>> {
+        let key = (attempt.key.clone(), attempt.item.attempt);
+        let mut all = self.all.lock();
+        if let Some(console) = all.get(&key) {
+            return Ok(console.clone());
+        }
+        let path = self.folder.join(format!("{}-{}.jsonl", key.0, key.1));
+        let console = Arc::new(Console {
+            journal: Mutex::new(Journal::open(&path)?),
+            open: Mutex::default(),
+            changed: Notify::new(),
+            tasks: Mutex::default(),
+            is_running: AtomicBool::new(false),
+            is_settled: AtomicBool::new(false),
+        });
+        let sending = send(console.clone(), self.client.clone(), attempt.clone(), self.on_stop.clone());
+        console.tasks.lock().spawn(sending);
+        all.insert(key, console.clone());
+        Ok(console)
+    }
+
+    /// Begins to read logs that are new.
+    pub fn follow(&self, attempt: &Attempt, runner: &Arc<dyn Runner>, is_running: bool) -> io::Result<()> {
+        let console = self.console(attempt)?;
+        console.is_running.store(is_running, Ordering::Relaxed);
+        for source in runner.sources(attempt, &console.read()) {
+            let is_new = console.open.lock().insert(source.run.clone());
+            if is_new {
+                let reading = reader::read(console.clone(), runner.clone(), attempt.clone(), source);
+                let mut tasks = console.tasks.lock();
+                while tasks.try_join_next().is_some() {}
+                tasks.spawn(reading);
+            }
+        }
+        console.changed.notify_waiters();
+        Ok(())
+    }
+
+    /// The last lines of a container.
+    pub fn tail(&self, attempt: &Attempt, pod: &str, container: &str) -> Vec<String> {
+        let console = self.all.lock().get(&(attempt.key.clone(), attempt.item.attempt)).cloned();
+        let Some(console) = console else { return Vec::new() };
+        let journal = console.journal.lock();
+        let own = |source: &&Position| source.pod == pod && source.run.container == container;
+        journal.positions().iter().rfind(own).map(|source| source.tail.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Waits until all logs were read to their end and sent, but not for ever.
+    pub async fn drain(&self, attempt: &Attempt, runner: &Arc<dyn Runner>) -> io::Result<()> {
+        self.follow(attempt, runner, true)?;
+        let console = self.console(attempt)?;
+        let end = Instant::now() + DRAIN_MAX;
+        loop {
+            let changed = console.changed.notified();
+            self.follow(attempt, runner, true)?;
+            let is_read = console.open.lock().is_empty();
+            if is_read && console.journal.lock().is_sent() {
+                return Ok(());
+            }
+            if tokio::time::timeout_at(end, changed).await.is_err() {
+                tracing::warn!(item = attempt.item.id, "the run ends before all lines of its logs were sent");
+                return Ok(());
+            }
+        }
+    }
+
+    /// The item is settled: what is sent goes, and what is not is sent on.
+    pub fn settle(&self, key: &str) {
+        let mut all = self.all.lock();
+        let own: Vec<(String, u32)> = all.keys().filter(|(own, _)| own == key).cloned().collect();
+        for console in own.iter().filter_map(|key| all.remove(key)) {
+            console.is_settled.store(true, Ordering::Relaxed);
+            console.changed.notify_waiters();
+        }
+    }
+
+    /// Stops reading and sending; the journals stay for the next start.
+    pub fn close(&self) {
+        self.all.lock().values().for_each(|console| console.tasks.lock().abort_all());
+    }
+}
+
+impl Console {
+    /// Logs that were read to their end.
+    fn read(&self) -> BTreeSet<Run> {
+        let journal = self.journal.lock();
+        journal.positions().iter().filter(|source| source.is_read).map(|source| source.run.clone()).collect()
+    }
+}
+
+/// A line as W&B's clients word it.
+fn worded(attempt: &Attempt, source: &Position, time: &str, text: &str) -> String {
+    let label = if attempt.prepared.is_plural { format!("[{}] ", source.label) } else { String::new() };
+    let time = time.parse::<Timestamp>().map(|time| time.strftime("%Y-%m-%dT%H:%M:%S%.6f").to_string());
+    match time {
+        Ok(time) => format!("{time} {label}{text}"),
+        Err(_) => format!("{label}{text}"),
+    }
+}
+
+/// Sends what the server lacks, and signs of life, until the console is dropped.
+async fn send(console: Arc<Console>, client: Client, attempt: Attempt, on_stop: OnStop) {
+    let run = &attempt.prepared.run;
+    let path = RunPath { entity: &run.entity, project: &run.project, run: &run.name };
+    let writer = format!("volley-agent-{}-{}", attempt.key, attempt.item.attempt);
+    let mut delay = PAUSE;
+    loop {
+        let changed = console.changed.notified();
+        let batch = console
+            .journal
+            .lock()
+            .unsent(LINES_MAX, BYTES_MAX, |source, time, text| worded(&attempt, source, time, text));
+        let batch = match batch {
+            Ok(batch) => batch,
+            Err(error) => {
+                tracing::warn!(item = attempt.item.id, %error, "the journal of a log cannot be read");
+                return;
+            }
+        };
+        if batch.lines.is_empty() {
+            if console.is_settled.load(Ordering::Relaxed) {
+                console.journal.lock().remove();
+                return;
+            }
+            let is_quiet = tokio::time::timeout(HEARTBEAT, changed).await.is_err();
+            if !is_quiet || !console.is_running.load(Ordering::Relaxed) {
+                continue;
+            }
+        }
+        match client.log_beside(path, &writer, batch.offset, &batch.lines).await {
+            Ok(is_stopped) => {
+                if let Err(error) = console.journal.lock().note_sent(&batch) {
+                    tracing::warn!(item = attempt.item.id, %error, "failed to note what was sent");
+                }
+                console.changed.notify_waiters();
+                if is_stopped {
+                    on_stop(&attempt.key);
+                }
+                delay = PAUSE;
+            }
+            Err(error) => {
+                tracing::debug!(item = attempt.item.id, %error, "lines wait for the server");
+                delay = (delay * 2).min(RETRY_MAX);
+            }
+        }
+        tokio::time::sleep(delay).await;
+    }
+}

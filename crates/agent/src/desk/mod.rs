@@ -1,0 +1,115 @@
+//! Where items come from and are answered for: our own server (`ours`), or one that speaks only W&B's operations (`theirs`).
+//!
+//! Every call is safe to repeat, and guarded by the item's lease: whoever holds an older one is told so (`Failure::Lost`).
+
+mod ours;
+mod theirs;
+
+use crate::item::{Item, RunName, Told};
+use crate::runner::Failure;
+use ours::Ours;
+use std::path::Path;
+use theirs::Theirs;
+use volley_client::{Client, Error};
+use volley_plan::agent::life::Stage;
+
+/// How an item ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    Finished,
+    Failed { stage: Stage, reason: String },
+    Stopped,
+}
+
+pub enum Desk {
+    Ours(Ours),
+    Theirs(Theirs),
+}
+
+impl Desk {
+    /// Finds out which sort of server this is.
+    pub async fn open(client: &Client, agent: &str, entity: &str, folder: &Path) -> Result<Desk, Failure> {
+        let (client, agent, entity) = (client.clone(), agent.to_owned(), entity.to_owned());
+        Ok(match client.is_volley().await? {
+            true => Desk::Ours(Ours { client, agent }),
+            false => Desk::Theirs(Theirs::open(client, agent, entity, folder)?),
+        })
+    }
+
+    /// All items that concern this agent; asking is a sign of life.
+    pub async fn items(&self) -> Result<Vec<Item>, Failure> {
+        match self {
+            Desk::Ours(desk) => desk.items().await,
+            Desk::Theirs(desk) => desk.items().await,
+        }
+    }
+
+    pub async fn take(&self, queue: &str, limit: usize) -> Result<Vec<Item>, Failure> {
+        match self {
+            Desk::Ours(desk) => desk.take(queue, limit).await,
+            Desk::Theirs(desk) => desk.take(queue, limit).await,
+        }
+    }
+
+    pub async fn acknowledge(&self, item: &Item, run: &RunName) -> Result<(), Failure> {
+        match self {
+            Desk::Ours(desk) => desk.acknowledge(item, run).await,
+            Desk::Theirs(desk) => desk.acknowledge(item, run).await,
+        }
+    }
+
+    /// Gives back what does not fit; nothing has been started.
+    pub async fn release(&self, item: &Item) -> Result<(), Failure> {
+        match self {
+            Desk::Ours(desk) => desk.release(item).await,
+            // A lease that is not acknowledged goes back by itself (L-3).
+            Desk::Theirs(_) => Ok(()),
+        }
+    }
+
+    pub async fn adopt(&self, item: &Item) -> Result<Item, Failure> {
+        match self {
+            Desk::Ours(desk) => desk.adopt(item).await,
+            Desk::Theirs(_) => Err(Failure::Lost),
+        }
+    }
+
+    /// The next attempt waits in the queue.
+    pub async fn requeue(&self, item: &Item, run: &RunName, reason: &str) -> Result<(), Failure> {
+        match self {
+            Desk::Ours(desk) => desk.requeue(item, reason).await,
+            Desk::Theirs(desk) => desk.requeue(item, run).await,
+        }
+    }
+
+    pub async fn end(&self, item: &Item, run: &RunName, end: &End, exit_code: Option<i64>) -> Result<(), Failure> {
+        match self {
+            Desk::Ours(desk) => desk.end(item, end, exit_code).await,
+            Desk::Theirs(desk) => desk.end(item, run, end, exit_code).await,
+        }
+    }
+
+    /// What people see of it while it lasts.
+    pub async fn note(&self, item: &Item, told: &Told) -> Result<(), Failure> {
+        match self {
+            Desk::Ours(desk) => desk.note(item, told).await,
+            Desk::Theirs(desk) => desk.note(item, told).await,
+        }
+    }
+}
+
+/// A refusal that concerns the lease means that the item is somebody else's by now.
+fn guarded(error: Error) -> Failure {
+    match error {
+        Error::Refused { status, .. } if matches!(status.as_u16(), 404 | 409 | 410) => Failure::Lost,
+        other => Failure::Server(other),
+    }
+}
+
+fn stage(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Agent => "agent",
+        Stage::Build => "build",
+        Stage::Run => "run",
+    }
+}

@@ -1,0 +1,74 @@
+//! The agent's own folder: which agent it is on the server, so that a restart is the same agent and holds the same items,
+//! and the journals of logs. A second agent that is started on the same folder gets one beside it.
+
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+/// Agents of one folder that run at the same time.
+const AGENTS_MAX: usize = 64;
+
+pub struct Folder {
+    pub path: PathBuf,
+    /// Held for as long as the agent runs; it ends with the process.
+    _lock: File,
+}
+
+/// Who the agent was when it ran here last.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    pub url: String,
+    pub entity: String,
+    pub queues: Vec<String>,
+    pub agent: String,
+}
+
+impl Folder {
+    /// Claims the first folder that no other agent uses.
+    pub fn claim(root: &Path) -> io::Result<Folder> {
+        for number in 1..=AGENTS_MAX {
+            let path = root.join(number.to_string());
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
+            let lock = File::create(path.join("lock"))?;
+            match lock.try_lock() {
+                Ok(()) => return Ok(Folder { path, _lock: lock }),
+                Err(fs::TryLockError::WouldBlock) => (),
+                Err(fs::TryLockError::Error(error)) => return Err(error),
+            }
+        }
+        Err(io::Error::other(format!("{AGENTS_MAX} agents use `{}` already", root.display())))
+    }
+
+    fn identity_path(&self) -> PathBuf {
+        self.path.join("agent.json")
+    }
+
+    pub fn identity(&self) -> Option<Identity> {
+        serde_json::from_str(&fs::read_to_string(self.identity_path()).ok()?).ok()
+    }
+
+    pub fn keep(&self, identity: &Identity) -> io::Result<()> {
+        let new = self.path.join("agent.new");
+        fs::write(&new, serde_json::to_vec_pretty(identity).map_err(io::Error::other)?)?;
+        fs::rename(&new, self.identity_path())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_agents_do_not_share_a_folder_and_a_restart_finds_its_own() {
+        let root = tempfile::tempdir().unwrap();
+        let first = Folder::claim(root.path()).unwrap();
+        let second = Folder::claim(root.path()).unwrap();
+        assert_ne!(first.path, second.path);
+        let own = |path: &str| Identity { url: path.into(), entity: "e".into(), queues: vec![], agent: "a".into() };
+        first.keep(&own("one")).unwrap();
+        drop(first);
+        assert_eq!(Folder::claim(root.path()).unwrap().identity(), Some(own("one")));
+    }
+}

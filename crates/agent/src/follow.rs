@@ -1,0 +1,172 @@
+//! Following the server: by its event stream where there is one, else by asking every few seconds.
+
+use crate::desk::Desk;
+use crate::health::Stage;
+use crate::runner::Failure;
+use crate::shell::Shell;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, sleep_until};
+use volley_client::events::{Event, Events};
+use volley_plan::agent::life::Standing;
+use volley_plan::launch::names;
+
+/// All items are asked for this often, whatever the events say; it is also the agent's sign of life, and three may be
+/// lost before others take its items over.
+const ROUND: Duration = Duration::from_secs(15);
+/// A server without events is asked this often.
+const POLL: Duration = Duration::from_secs(3);
+const RETRY_MIN: Duration = Duration::from_millis(100);
+const RETRY_MAX: Duration = Duration::from_secs(5);
+
+/// Why the agent ends by itself.
+pub enum Over {
+    /// Somebody stopped it on the server (L-15).
+    Told,
+}
+
+impl Shell {
+    pub async fn follow(self: Arc<Self>) -> Over {
+        match &self.desk {
+            Desk::Ours(_) => self.follow_events().await,
+            Desk::Theirs(_) => self.poll().await,
+        }
+    }
+
+    async fn poll(&self) -> Over {
+        loop {
+            match self.look_at_all().await {
+                Ok(true) => return Over::Told,
+                Ok(false) => self.health.set(Stage::Working),
+                Err(error) => self.trouble(&error),
+            }
+            self.taking.notify_one();
+            sleep(POLL).await;
+        }
+    }
+
+    async fn follow_events(&self) -> Over {
+        let (mut delay, mut after) = (RETRY_MIN, None);
+        loop {
+            match self.stream(&mut after, &mut delay).await {
+                Ok(over) => return over,
+                Err(error) => self.trouble(&error),
+            }
+            sleep(delay).await;
+            delay = (delay * 2).min(RETRY_MAX);
+        }
+    }
+
+    fn trouble(&self, error: &Failure) {
+        let cause = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
+        if self.health.words() == "ok" {
+            tracing::warn!(cause, "the server is away; running work goes on, and its logs are kept");
+        }
+        self.health.set(Stage::Troubled(cause));
+    }
+
+    /// Follows one stream until it breaks. It is opened before all items are asked for, so that nothing falls between.
+    async fn stream(&self, after: &mut Option<i64>, delay: &mut Duration) -> Result<Over, Failure> {
+        let mut events = match self.bench.client.events(*after).await {
+            Ok(events) => events,
+            Err(error) => {
+                // The server may have forgotten that event.
+                *after = None;
+                return Err(error.into());
+            }
+        };
+        if self.look_at_all().await? {
+            return Ok(Over::Told);
+        }
+        self.health.set(Stage::Working);
+        *delay = RETRY_MIN;
+        self.taking.notify_one();
+        let mut round = Instant::now() + ROUND;
+        loop {
+            match next(&mut events, round).await? {
+                Next::Event(event) => {
+                    *after = Some(event.id);
+                    self.hear(&event);
+                }
+                Next::Round => {
+                    if self.look_at_all().await? {
+                        return Ok(Over::Told);
+                    }
+                    self.taking.notify_one();
+                    round = Instant::now() + ROUND;
+                }
+            }
+        }
+    }
+
+    /// Takes in how all items stand; says whether the agent is told to stop.
+    async fn look_at_all(&self) -> Result<bool, Failure> {
+        let asked = self.table.now();
+        let items = self.desk.items().await?;
+        let is_ours = |item: &crate::item::Item| {
+            let is_held = item.is_open() && (item.is_mine || item.is_orphaned);
+            let is_left = item.standing == Standing::Ended && item.is_mine;
+            held_or_known(self, &item.key()) || is_held || is_left
+        };
+        let items = items.into_iter().filter(is_ours).collect();
+        for key in self.table.take_list(items, asked) {
+            self.wake(&key);
+        }
+        let held = self.table.held().len();
+        self.health.set_held(held);
+        let status = if held > 0 { "RUNNING" } else { "POLLING" };
+        let is_news = std::mem::replace(&mut *self.status.lock(), status) != status;
+        if is_news {
+            self.bench.client.report_agent(&self.agent, status).await?;
+        }
+        Ok(self.bench.client.agent_is_told_to_stop(&self.agent).await?)
+    }
+
+    fn hear(&self, event: &Event) {
+        let key = names::item_key(&event.subject);
+        match event.kind.as_str() {
+            "item.stop" => self.stop_item(&key),
+            "item.deleted" => {
+                self.table.change(&key, |entry| {
+                    entry.item.standing = Standing::Ended;
+                    entry.item.is_over = true;
+                });
+                self.wake(&key);
+            }
+            "item.state" => match event.body["state"].as_str() {
+                Some("PENDING") => self.taking.notify_one(),
+                Some("FINISHED" | "FAILED") => {
+                    self.table.change(&key, |entry| entry.item.standing = Standing::Ended);
+                    self.wake(&key);
+                }
+                _ => (),
+            },
+            _ => (),
+        }
+    }
+
+    /// Somebody wants it to end.
+    pub fn stop_item(&self, key: &str) {
+        self.table.change(key, |entry| entry.item.is_stop_asked = true);
+        self.wake(key);
+    }
+}
+
+fn held_or_known(shell: &Shell, key: &str) -> bool {
+    shell.table.get(key).is_some() || shell.kube.has(key)
+}
+
+enum Next {
+    Event(Event),
+    Round,
+}
+
+async fn next(events: &mut Events, round: Instant) -> Result<Next, Failure> {
+    tokio::select! {
+        event = events.next() => match event? {
+            Some(event) => Ok(Next::Event(event)),
+            None => Err(Failure::Files(std::io::Error::other("the event stream ended"))),
+        },
+        () = sleep_until(round) => Ok(Next::Round),
+    }
+}

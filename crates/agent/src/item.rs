@@ -1,0 +1,194 @@
+//! An item of a queue as the agent knows it, and the table of those that it looks after.
+//!
+//! The table is what the server said last, corrected by what this agent has done since. A list from the server is older
+//! than what was done while it was asked for, so it does not touch those entries.
+
+use crate::attempt::Prepared;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use volley_plan::agent::life::{self, Standing};
+use volley_plan::launch::names;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Item {
+    pub id: String,
+    /// The id with the number of the lease: whoever holds an older one is refused.
+    pub lease: String,
+    pub entity: String,
+    pub queue: String,
+    #[serde(skip, default = "leased")]
+    pub standing: Standing,
+    #[serde(default = "yes")]
+    pub is_mine: bool,
+    #[serde(default)]
+    pub is_orphaned: bool,
+    pub attempt: u32,
+    #[serde(default)]
+    pub is_stop_asked: bool,
+    /// It ended otherwise than by its run: by this agent's word, by a stop, or it was deleted.
+    #[serde(default)]
+    pub is_over: bool,
+    /// The run spec with template values in place.
+    pub spec: Value,
+    /// The queue's config as its admin wrote it, and the values of its variables.
+    pub template: Option<(Value, BTreeMap<String, Value>)>,
+    pub run: Option<RunName>,
+    pub user: Option<String>,
+    pub priority: i64,
+}
+
+fn leased() -> Standing {
+    Standing::Leased
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunName {
+    pub entity: String,
+    pub project: String,
+    pub name: String,
+}
+
+impl Item {
+    pub fn key(&self) -> String {
+        names::item_key(&self.id)
+    }
+
+    /// As the plan sees it.
+    pub fn seen(&self) -> life::Item {
+        life::Item {
+            standing: self.standing,
+            is_mine: self.is_mine,
+            is_orphaned: self.is_orphaned,
+            attempt: self.attempt,
+            is_stop_asked: self.is_stop_asked,
+        }
+    }
+
+    pub fn is_open(&self) -> bool {
+        matches!(self.standing, Standing::Leased | Standing::Claimed)
+    }
+
+    /// Runs a sweep's scheduler, which is counted by itself.
+    pub fn is_scheduler(&self) -> bool {
+        self.spec["uri"].as_str().is_some_and(|uri| uri.contains("placeholder-uri-scheduler"))
+    }
+}
+
+/// What the server was told of an item beside its states.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Told {
+    pub waiting: Option<String>,
+    pub is_running: bool,
+    pub place: Value,
+}
+
+/// One item that is looked after.
+#[derive(Clone)]
+pub struct Entry {
+    pub item: Item,
+    pub prepared: Option<(u32, Arc<Prepared>)>,
+    /// Why the cluster refused this attempt.
+    pub refusal: Option<(u32, String)>,
+    pub told: Told,
+    /// The run was begun for this attempt.
+    pub begun: u32,
+    touched: u64,
+}
+
+#[derive(Default)]
+struct State {
+    entries: BTreeMap<String, Entry>,
+    clock: u64,
+}
+
+#[derive(Default)]
+pub struct Table {
+    state: Mutex<State>,
+}
+
+impl Table {
+    pub fn get(&self, key: &str) -> Option<Entry> {
+        self.state.lock().entries.get(key).cloned()
+    }
+
+    /// Takes an item in, or what the server says of it now.
+    pub fn put(&self, item: Item) -> String {
+        let key = item.key();
+        let mut state = self.state.lock();
+        state.clock += 1;
+        let touched = state.clock;
+        let entry = state.entries.entry(key.clone()).or_insert_with(|| Entry::new(item.clone()));
+        if entry.item.attempt != item.attempt {
+            *entry = Entry::new(item);
+        } else {
+            entry.item = item;
+        }
+        entry.touched = touched;
+        key
+    }
+
+    /// Changes an entry, if it is there.
+    pub fn change(&self, key: &str, change: impl FnOnce(&mut Entry)) {
+        let mut state = self.state.lock();
+        state.clock += 1;
+        let touched = state.clock;
+        if let Some(entry) = state.entries.get_mut(key) {
+            change(entry);
+            entry.touched = touched;
+        }
+    }
+
+    pub fn remove(&self, key: &str) -> Option<Entry> {
+        self.state.lock().entries.remove(key)
+    }
+
+    /// Before the server is asked for all items.
+    pub fn now(&self) -> u64 {
+        self.state.lock().clock
+    }
+
+    /// Takes a list in that was asked for at `asked`. Those that it lacks have ended, or were deleted.
+    pub fn take_list(&self, items: Vec<Item>, asked: u64) -> Vec<String> {
+        let mut listed = BTreeMap::new();
+        for item in items {
+            listed.insert(item.key(), item);
+        }
+        let mut state = self.state.lock();
+        let mut keys: Vec<String> = Vec::new();
+        for (key, entry) in state.entries.iter_mut().filter(|(_, entry)| entry.touched <= asked) {
+            match listed.remove(key) {
+                Some(item) if item.attempt == entry.item.attempt => entry.item = item,
+                Some(item) => *entry = Entry::new(item),
+                None => (entry.item.standing, entry.item.is_over) = (Standing::Ended, true),
+            }
+            keys.push(key.clone());
+        }
+        for (key, item) in listed {
+            if !state.entries.contains_key(&key) {
+                state.entries.insert(key.clone(), Entry::new(item));
+                keys.push(key);
+            }
+        }
+        keys
+    }
+
+    /// Items that this agent holds: launches, and sweeps' schedulers.
+    pub fn held(&self) -> Vec<Item> {
+        let state = self.state.lock();
+        let own = state.entries.values().filter(|entry| entry.item.is_mine && entry.item.is_open());
+        own.map(|entry| entry.item.clone()).collect()
+    }
+}
+
+impl Entry {
+    fn new(item: Item) -> Entry {
+        Entry { item, prepared: None, refusal: None, told: Told::default(), begun: 0, touched: 0 }
+    }
+}

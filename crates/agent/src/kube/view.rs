@@ -1,0 +1,212 @@
+//! What a cluster has of our items, as the watches tell it: workloads, their pods, secrets, groups and events.
+//!
+//! Everything is found by the label `volley.dev/item`; a change gives the keys of the items that must be looked at.
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use volley_api::kube::text;
+use volley_plan::agent::trouble;
+use volley_plan::launch::label;
+
+/// Objects that events are kept of; beyond that, those of objects that are not ours go.
+const EVENTS_MAX: usize = 4096;
+/// Events kept of one object: the last ones say what is wrong.
+const EVENTS_EACH: usize = 8;
+const GROUP: &str = "scheduling.k8s.io/group-name";
+
+/// What a watched kind is to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Row {
+    Workload,
+    Pod,
+    /// A Secret, without its contents.
+    Helper,
+    Group,
+    Event,
+}
+
+/// A row, `apiVersion/kind`, namespace and name.
+pub type Place = (Row, String, String, String);
+
+/// What there is of one item.
+#[derive(Debug, Clone, Default)]
+pub struct Around {
+    pub workloads: Vec<Value>,
+    pub pods: Vec<Value>,
+    pub helpers: Vec<Value>,
+    pub events: Vec<Value>,
+    pub group: Option<Value>,
+    /// Attempts of which the cluster took a pod; the pod itself may be gone.
+    pub disrupted: BTreeSet<u32>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    objects: BTreeMap<Place, Value>,
+    /// The places of each item.
+    items: BTreeMap<String, BTreeSet<Place>>,
+    disrupted: BTreeMap<String, BTreeSet<u32>>,
+    /// By namespace and name of what they are about.
+    events: BTreeMap<(String, String), Vec<Value>>,
+}
+
+#[derive(Debug, Default)]
+pub struct View {
+    state: Mutex<State>,
+}
+
+pub fn place(row: Row, object: &Value) -> Place {
+    let kind = format!("{}/{}", text(object, "apiVersion"), text(object, "kind"));
+    (row, kind, text(object, "metadata.namespace").to_owned(), text(object, "metadata.name").to_owned())
+}
+
+pub fn key_of(object: &Value) -> Option<&str> {
+    object["metadata"]["labels"][label::ITEM].as_str()
+}
+
+pub fn attempt_of(object: &Value) -> u32 {
+    object["metadata"]["labels"][label::ATTEMPT].as_str().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// A pod that is a workload itself carries the item's id.
+fn is_workload_itself(pod: &Value) -> bool {
+    pod["metadata"]["annotations"][label::ITEM].is_string()
+}
+
+fn version(object: &Value) -> Option<u64> {
+    text(object, "metadata.resourceVersion").parse().ok()
+}
+
+impl View {
+    /// Takes in an object as it is now; gives the items that it concerns.
+    pub fn learn(&self, row: Row, object: Value) -> Vec<String> {
+        let mut state = self.state.lock();
+        if row == Row::Event {
+            return state.note_event(object);
+        }
+        let place = place(row, &object);
+        // An answer to a call may be newer than what the watch still has to tell.
+        let is_old = |known: &Value| version(known).zip(version(&object)).is_some_and(|(known, new)| new < known);
+        let is_same_object = |known: &Value| known["metadata"]["uid"] == object["metadata"]["uid"];
+        if state.objects.get(&place).is_some_and(|known| is_same_object(known) && is_old(known)) {
+            return Vec::new();
+        }
+        if row == Row::Group {
+            let keys = state.in_group(&place.2, &place.3);
+            state.objects.insert(place, object);
+            return keys;
+        }
+        let Some(key) = key_of(&object).map(str::to_owned) else { return Vec::new() };
+        if row == Row::Pod {
+            state.note_disruption(&key, &object);
+        }
+        state.items.entry(key.clone()).or_default().insert(place.clone());
+        state.objects.insert(place, object);
+        vec![key]
+    }
+
+    /// As `learn`, for an object that is gone.
+    pub fn forget(&self, place: &Place, last: Option<&Value>) -> Vec<String> {
+        let mut state = self.state.lock();
+        let known = state.objects.remove(place);
+        let Some(object) = last.or(known.as_ref()) else { return Vec::new() };
+        let Some(key) = key_of(object).map(str::to_owned) else { return Vec::new() };
+        if place.0 == Row::Pod {
+            state.note_disruption(&key, object);
+        }
+        state.events.remove(&(place.2.clone(), place.3.clone()));
+        if let Some(places) = state.items.get_mut(&key) {
+            places.remove(place);
+            if places.is_empty() {
+                state.items.remove(&key);
+            }
+        }
+        vec![key]
+    }
+
+    /// Places of a kind, to find what a new list no longer has.
+    pub fn places(&self, row: Row, kind: &str) -> BTreeSet<Place> {
+        let state = self.state.lock();
+        state.objects.keys().filter(|place| place.0 == row && place.1 == kind).cloned().collect()
+    }
+
+    pub fn around(&self, key: &str) -> Around {
+        let state = self.state.lock();
+        let mut around =
+            Around { disrupted: state.disrupted.get(key).cloned().unwrap_or_default(), ..Around::default() };
+        for place in state.items.get(key).into_iter().flatten() {
+            let Some(object) = state.objects.get(place) else { continue };
+            around.events.extend(state.events.get(&(place.2.clone(), place.3.clone())).into_iter().flatten().cloned());
+            match place.0 {
+                Row::Workload => around.workloads.push(object.clone()),
+                Row::Helper => around.helpers.push(object.clone()),
+                Row::Pod => {
+                    if is_workload_itself(object) {
+                        around.workloads.push(object.clone());
+                    }
+                    let group = object["metadata"]["annotations"][GROUP].as_str();
+                    around.group = around.group.or_else(|| state.group(&place.2, group?));
+                    around.pods.push(object.clone());
+                }
+                Row::Group | Row::Event => (),
+            }
+        }
+        around
+    }
+
+    /// An item is settled, and what was remembered of it beside its objects goes.
+    pub fn settle(&self, key: &str) {
+        self.state.lock().disrupted.remove(key);
+    }
+
+    pub fn has(&self, key: &str) -> bool {
+        self.state.lock().items.contains_key(key)
+    }
+}
+
+impl State {
+    fn note_disruption(&mut self, key: &str, pod: &Value) {
+        if trouble::is_disrupted(pod) {
+            self.disrupted.entry(key.to_owned()).or_default().insert(attempt_of(pod));
+        }
+    }
+
+    fn group(&self, namespace: &str, name: &str) -> Option<Value> {
+        let is_it = |place: &&Place| place.0 == Row::Group && place.2 == namespace && place.3 == name;
+        let groups = (Row::Group, String::new(), String::new(), String::new())..;
+        let place = self.objects.range(groups).map(|(place, _)| place).find(is_it)?;
+        self.objects.get(place).cloned()
+    }
+
+    fn in_group(&self, namespace: &str, name: &str) -> Vec<String> {
+        let pods = self.objects.iter().filter(|(place, _)| place.0 == Row::Pod && place.2 == namespace);
+        let own = pods.filter(|(_, pod)| pod["metadata"]["annotations"][GROUP].as_str() == Some(name));
+        let keys: BTreeSet<&str> = own.filter_map(|(_, pod)| key_of(pod)).collect();
+        keys.into_iter().map(str::to_owned).collect()
+    }
+
+    fn note_event(&mut self, event: Value) -> Vec<String> {
+        let about =
+            (text(&event, "involvedObject.namespace").to_owned(), text(&event, "involvedObject.name").to_owned());
+        let keys: Vec<String> = self.owners(&about);
+        if self.events.len() >= EVENTS_MAX && !self.events.contains_key(&about) {
+            let known: BTreeSet<(String, String)> =
+                self.objects.keys().map(|place| (place.2.clone(), place.3.clone())).collect();
+            self.events.retain(|about, _| known.contains(about));
+        }
+        let kept = self.events.entry(about).or_default();
+        kept.retain(|other| other["metadata"]["uid"] != event["metadata"]["uid"]);
+        kept.push(event);
+        if kept.len() > EVENTS_EACH {
+            kept.remove(0);
+        }
+        keys
+    }
+
+    fn owners(&self, about: &(String, String)) -> Vec<String> {
+        let is_about = |place: &Place| place.2 == about.0 && place.3 == about.1;
+        let own = self.items.iter().filter(|(_, places)| places.iter().any(is_about));
+        own.map(|(key, _)| key.clone()).collect()
+    }
+}

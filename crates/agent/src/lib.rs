@@ -1,0 +1,210 @@
+//! `volley agent`: takes items from queues, runs them, follows them and tells the server how they end.
+//!
+//! `plan::agent` and `plan::launch` decide and render; this crate observes, does and reports. `desk` is the server, `runner`
+//! where work runs (`kube`), `console` the logs; `follow` hears of items, `take` takes them, `visit` is one look at one of
+//! them, and `shell` hands out the looks. docs/notes/agent.md tells the story.
+
+pub mod settings;
+pub mod health;
+pub mod runner;
+pub mod item;
+pub mod kube;
+
+mod attempt;
+mod console;
+mod desk;
+mod folder;
+mod follow;
+mod shell;
+mod take;
+mod visit;
+
+use crate::kube::{KubeRunner, Terms, Wake};
+use attempt::Bench;
+use console::Consoles;
+use desk::Desk;
+use folder::{Folder, Identity};
+use follow::Over;
+use health::{Health, Stage};
+use item::Table;
+use parking_lot::Mutex;
+use runner::Failure;
+use serde_json::{Value, json};
+use shell::{Key, Limits, Shell};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use volley_client::Client;
+use volley_plan::agent::capacity::Limit;
+use volley_plan::agent::config::Config;
+use volley_plan::agent::life::Timers;
+use volley_plan::launch::order::Station;
+use volley_turns::queue::Queue;
+
+/// The last word to the server does not keep the process.
+const GOODBYE_MAX: Duration = Duration::from_secs(2);
+
+/// What an agent is told.
+pub struct Options {
+    pub config: Config,
+    pub client: Client,
+    /// The credential that workloads get, unless their spec brings one.
+    pub key: String,
+    /// What workloads call the server.
+    pub workload_url: String,
+    /// The cluster that work runs on, unless a queue names another.
+    pub cluster: Option<::kube::Client>,
+    /// Namespaces of workloads are made where they are missing.
+    pub makes_namespaces: bool,
+    /// Where it keeps what a restart needs.
+    pub folder: PathBuf,
+    /// Images of code: which fetches it, and which it runs in where nobody chose one.
+    pub fetcher_image: String,
+    pub base_image: Option<String>,
+    /// The agent's own variables, of which macros may read those that the settings allow.
+    pub environment: BTreeMap<String, String>,
+    pub health: Arc<Health>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    #[error("failed to use the folder `{}`", path.display())]
+    Folder { path: PathBuf, source: std::io::Error },
+    #[error("failed to speak with the server")]
+    Server(#[source] volley_client::Error),
+    #[error(
+        "entity `{entity}` has no queue `{queue}`\nhint: it has {known}; `volley queue create {queue} FILE` makes one"
+    )]
+    NoQueue { entity: String, queue: String, known: String },
+    #[error("failed to begin")]
+    Begin(#[source] Failure),
+}
+
+/// Serves its queues until `stop`, or until it is stopped on the server. What runs goes on without it.
+pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AgentError> {
+    let health = options.health.clone();
+    let shell = Arc::new(begin(options).await?);
+    tracing::info!(agent = shell.agent, entity = shell.entity, queues = ?shell.queues, "serves its queues");
+    tokio::select! {
+        () = stop.cancelled() => (),
+        Over::Told = shell.clone().follow() => tracing::info!("was stopped on the server"),
+        () = shell.clone().work() => (),
+        () = shell.clone().take_always() => (),
+    }
+    health.set(Stage::Stopped);
+    let goodbye = shell.bench.client.report_agent(&shell.agent, "KILLED");
+    if !matches!(tokio::time::timeout(GOODBYE_MAX, goodbye).await, Ok(Ok(()))) {
+        tracing::debug!("the server was not told that the agent stops");
+    }
+    shell.consoles.close();
+    shell.kube.close();
+    Ok(())
+}
+
+async fn begin(options: Options) -> Result<Shell, AgentError> {
+    let failed = |source| AgentError::Folder { path: options.folder.clone(), source };
+    let folder = Folder::claim(&options.folder).map_err(failed)?;
+    let identity = identify(&options, &folder).await?;
+    let Options { config, client, key, workload_url, cluster, makes_namespaces, health, .. } = options;
+    let keys: Arc<Queue<Key>> = Arc::default();
+    let table: Arc<Table> = Arc::default();
+    let woken = keys.clone();
+    let wake: Wake = Arc::new(move |key| woken.add(Key(key.to_owned())));
+    let (stopped, told) = (keys.clone(), table.clone());
+    let on_stop: console::OnStop = Arc::new(move |key| {
+        told.change(key, |entry| entry.item.is_stop_asked = true);
+        stopped.add(Key(key.to_owned()));
+    });
+    let terms = Terms { wake, namespace: config.namespace.clone(), makes_namespaces };
+    let desk = Desk::open(&client, &identity.agent, &identity.entity, &folder.path).await.map_err(AgentError::Begin)?;
+    let consoles = Consoles::new(&folder.path.join("logs"), client.clone(), on_stop);
+    let consoles = consoles.map_err(|source| AgentError::Folder { path: folder.path.clone(), source })?;
+    let station = station(&config, &identity.agent, workload_url, options.environment);
+    Ok(Shell {
+        agent: identity.agent,
+        entity: identity.entity,
+        queues: config.queues,
+        bench: Bench { client, station, key, fetcher_image: options.fetcher_image, base_image: options.base_image },
+        desk,
+        table,
+        keys,
+        kube: Arc::new(KubeRunner::new(cluster, terms)),
+        local: None,
+        consoles,
+        limits: Limits { jobs: config.max_jobs, schedulers: config.max_schedulers, amounts: config.capacity },
+        timers: Timers { start: config.start_timeout },
+        taking: Notify::new(),
+        status: Mutex::new("POLLING"),
+        health,
+        _folder: folder,
+    })
+}
+
+fn station(config: &Config, agent: &str, url: String, environment: BTreeMap<String, String>) -> Station {
+    Station {
+        agent: agent.to_owned(),
+        base_url: url,
+        namespace: config.namespace.clone(),
+        policy: config.policy,
+        submitter_policy: config.submitter_policy,
+        is_secure: config.is_secure,
+        environment,
+        environment_allowed: config.macro_environment.clone(),
+        has_registry_credentials: false,
+        volume_prefixes: config.volume_prefixes.clone(),
+        allows_processes: config.allows_processes,
+    }
+}
+
+/// The agent that ran here last, if it served the same queues and the server still knows it; else a new one.
+async fn identify(options: &Options, folder: &Folder) -> Result<Identity, AgentError> {
+    let client = &options.client;
+    let (_, own) = client.viewer().await.map_err(AgentError::Server)?;
+    let entity = options.config.entity.clone().unwrap_or(own);
+    let queues = options.config.queues.clone();
+    let ids = queue_ids(client, &entity, &queues).await?;
+    let known = folder.identity().filter(|last| {
+        last.url == client.url() && last.entity == entity && last.queues == queues && !last.agent.is_empty()
+    });
+    if let Some(identity) = known
+        && client.agent_is_told_to_stop(&identity.agent).await.is_ok_and(|is_stopped| !is_stopped)
+    {
+        return Ok(identity);
+    }
+    let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let snapshot = told(&options.config, &entity);
+    let agent = client.register_agent(&entity, &ids, hostname.trim(), &snapshot).await.map_err(AgentError::Server)?;
+    let identity = Identity { url: client.url().to_owned(), entity, queues, agent };
+    let failed = |source| AgentError::Folder { path: folder.path.clone(), source };
+    folder.keep(&identity).map_err(failed)?;
+    Ok(identity)
+}
+
+async fn queue_ids(client: &Client, entity: &str, queues: &[String]) -> Result<Vec<String>, AgentError> {
+    let known = client.queues(entity).await.map_err(AgentError::Server)?;
+    let name = |queue: &Value| queue["name"].as_str().unwrap_or_default().to_owned();
+    let mut ids = Vec::new();
+    for queue in queues {
+        let found = known.iter().find(|known| name(known) == *queue);
+        let Some(id) = found.and_then(|found| found["id"].as_str()) else {
+            let names: Vec<String> = known.iter().map(name).collect();
+            let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            return Err(AgentError::NoQueue { entity: entity.to_owned(), queue: queue.clone(), known });
+        };
+        ids.push(id.to_owned());
+    }
+    Ok(ids)
+}
+
+/// What people see of the agent's settings.
+fn told(config: &Config, entity: &str) -> Value {
+    let number = |limit: Limit| match limit {
+        Limit::AtMost(most) => i64::from(most),
+        Limit::Unlimited => -1,
+    };
+    json!({ "entity": entity, "queues": config.queues, "max_jobs": number(config.max_jobs),
+        "max_schedulers": number(config.max_schedulers), "namespace": config.namespace })
+}

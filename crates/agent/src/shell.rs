@@ -1,0 +1,123 @@
+//! What all loops of the agent share, and the loop of visits: a change makes keys, a key is visited, a visit is
+//! observe → plan → apply → report.
+
+use crate::attempt::Bench;
+use crate::console::Consoles;
+use crate::desk::Desk;
+use crate::folder::Folder;
+use crate::health::Health;
+use crate::item::Table;
+use crate::kube::KubeRunner;
+use crate::runner::{Failure, Runner};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinSet;
+use volley_plan::agent::capacity::Limit;
+use volley_plan::agent::life::Timers;
+use volley_plan::launch::demand::Amounts;
+use volley_turns::queue::{self, Queue};
+
+/// Items looked at side by side; the visits mostly wait for the cluster and the server.
+const VISITS_MAX: usize = 64;
+/// From this many failures in a row on, a visit's error is worth a line in the log: about half a second of retries.
+const FAILURES_QUIET_MAX: u32 = 7;
+
+/// An item's key, as the labels have it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(pub String);
+
+impl queue::Key for Key {
+    type Lane = ();
+
+    fn lane(&self) {}
+}
+
+/// How many and how much this agent may run.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    pub jobs: Limit,
+    pub schedulers: Limit,
+    /// What it may use of the cluster, where that is less than all.
+    pub amounts: Amounts,
+}
+
+pub struct Shell {
+    pub agent: String,
+    pub entity: String,
+    pub queues: Vec<String>,
+    pub bench: Bench,
+    pub desk: Desk,
+    pub table: Arc<Table>,
+    pub keys: Arc<Queue<Key>>,
+    pub kube: Arc<KubeRunner>,
+    pub local: Option<Arc<dyn Runner>>,
+    pub consoles: Consoles,
+    pub limits: Limits,
+    pub timers: Timers,
+    /// There may be something to take, or room for it.
+    pub taking: Notify,
+    pub health: Arc<Health>,
+    /// What the server was told last of the agent itself.
+    pub status: Mutex<&'static str>,
+    /// Nobody else uses it while this lives.
+    pub _folder: Folder,
+}
+
+impl Shell {
+    /// Asks for a look at an item.
+    pub fn wake(&self, key: &str) {
+        self.keys.add(Key(key.to_owned()));
+    }
+
+    /// Hands keys to visits, a bounded number at a time.
+    pub async fn work(self: Arc<Self>) {
+        let permits = Arc::new(Semaphore::new(VISITS_MAX));
+        let mut visits = JoinSet::new();
+        loop {
+            let Ok(permit) = permits.clone().acquire_owned().await else { return };
+            while visits.try_join_next().is_some() {}
+            let key = self.keys.next().await;
+            let shell = self.clone();
+            visits.spawn(async move {
+                let visit = Visit { shell: &shell, key: &key, is_over: false };
+                let result = shell.visit(&key.0).await;
+                visit.end(result);
+                drop(permit);
+            });
+        }
+    }
+}
+
+/// One visit of one key; however it ends, the queue gets the key back.
+struct Visit<'a> {
+    shell: &'a Shell,
+    key: &'a Key,
+    is_over: bool,
+}
+
+impl Visit<'_> {
+    fn end(mut self, result: Result<Option<Duration>, Failure>) {
+        self.is_over = true;
+        let error = match result {
+            Ok(again) => return self.shell.keys.done(self.key, again),
+            Err(error) => error,
+        };
+        let (failures, delay) = self.shell.keys.failed(self.key);
+        if failures == 1 || failures == FAILURES_QUIET_MAX {
+            let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+            let item = self.shell.table.get(&self.key.0).map(|entry| entry.item.id).unwrap_or_default();
+            tracing::warn!(item, %error, cause, ?delay, "will try again");
+        }
+    }
+}
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            // The visit panicked, or the agent is stopping.
+            self.shell.keys.failed(self.key);
+        }
+    }
+}

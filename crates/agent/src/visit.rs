@@ -1,0 +1,333 @@
+//! One look at one item: what is seen of it, what the plan says, and the doing of it.
+
+use crate::attempt::Attempt;
+use crate::desk::End;
+use crate::item::{Entry, Item, Told};
+use crate::runner::{Failure, Runner, Sight};
+use crate::shell::Shell;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use volley_client::launch::RunPath;
+use volley_plan::agent::life::{self, Deed, Image, Seen, Stage, Standing};
+use volley_plan::agent::state::State;
+use volley_plan::launch::Submission;
+
+/// A look that is followed by another at once: each does at least one deed, and a life has fewer than these.
+const ROUNDS_MAX: usize = 12;
+/// What may end by the clock is looked at this often.
+const CLOCK: Duration = Duration::from_secs(10);
+
+impl Shell {
+    pub async fn visit(&self, key: &str) -> Result<Option<Duration>, Failure> {
+        for _ in 0..ROUNDS_MAX {
+            let Some(entry) = self.table.get(key) else { return Ok(None) };
+            let item = &entry.item;
+            let is_anothers = item.is_open() && !item.is_mine && !item.is_orphaned;
+            if is_anothers {
+                self.table.remove(key);
+                return Ok(None);
+            }
+            if item.is_open() && !item.is_mine {
+                match self.desk.adopt(item).await {
+                    Ok(adopted) => {
+                        tracing::info!(item = item.id, "adopted from an agent that is gone");
+                        self.table.put(adopted);
+                        continue;
+                    }
+                    Err(Failure::Lost) => {
+                        self.table.remove(key);
+                        return Ok(None);
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            let attempt = self.attempt(key, &entry).await?;
+            match self.look(&attempt, &entry).await {
+                Ok(Step::Again) => (),
+                Ok(Step::Rest(again)) => return Ok(again),
+                Err(Failure::Lost) => {
+                    tracing::info!(item = item.id, "another agent has it now");
+                    self.table.remove(key);
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some(Duration::from_millis(1)))
+    }
+
+    /// The item's present attempt, made ready once.
+    async fn attempt(&self, key: &str, entry: &Entry) -> Result<Attempt, Failure> {
+        let item = entry.item.clone();
+        let prepared = match &entry.prepared {
+            Some((attempt, prepared)) if *attempt == item.attempt => prepared.clone(),
+            _ => {
+                let prepared = Arc::new(self.bench.prepare(&item).await?);
+                self.table.change(key, |entry| entry.prepared = Some((item.attempt, prepared.clone())));
+                prepared
+            }
+        };
+        Ok(Attempt { key: key.to_owned(), item, prepared })
+    }
+
+    /// Who runs it; nobody where it was refused.
+    fn runner(&self, attempt: &Attempt) -> Option<Arc<dyn Runner>> {
+        match attempt.prepared.submission.as_ref().ok()? {
+            Submission::Kubernetes(_) => Some(self.kube.clone()),
+            Submission::Container(_) | Submission::Process(_) => self.local.clone(),
+        }
+    }
+
+    async fn look(&self, attempt: &Attempt, entry: &Entry) -> Result<Step, Failure> {
+        let runner = self.runner(attempt);
+        let mut refusal =
+            entry.refusal.as_ref().filter(|(number, _)| *number == attempt.item.attempt).map(|it| it.1.clone());
+        refusal = refusal.or_else(|| attempt.prepared.submission.as_ref().err().cloned());
+        let mut sight = Sight::default();
+        match &runner {
+            Some(runner) => match runner.ready(attempt).await {
+                Ok(()) => sight = runner.observe(attempt, &|pod, name| self.consoles.tail(attempt, pod, name)),
+                Err(Failure::Refused(reason)) => refusal = refusal.or(Some(reason)),
+                Err(error) => return Err(error),
+            },
+            None => {
+                let reason = "this agent has no runner for the queue's resource".to_owned();
+                refusal = refusal.or(Some(reason));
+            }
+        }
+        if let (Some(runner), Some(workload)) = (&runner, &sight.workload) {
+            if entry.begun < attempt.item.attempt && attempt.item.is_mine && attempt.item.is_open() {
+                self.ensure_run(attempt).await?;
+            }
+            let is_running = workload.state == State::Running;
+            self.consoles.follow(attempt, runner, is_running)?;
+        }
+        let seen = seen(&attempt.item, &sight, refusal);
+        let plan = life::plan(&seen, &self.timers, Timestamp::now());
+        let is_settled = seen.item.standing == Standing::Ended && plan.deeds.is_empty();
+        if plan.deeds.is_empty() {
+            if is_settled {
+                self.settle(attempt);
+                return Ok(Step::Rest(None));
+            }
+            self.report(attempt, entry, &sight, plan.waits_for).await?;
+            return Ok(Step::Rest(clock(&sight)));
+        }
+        self.carry_out(attempt, &sight, runner.as_ref(), &plan.deeds).await
+    }
+
+    async fn carry_out(
+        &self,
+        attempt: &Attempt,
+        sight: &Sight,
+        runner: Option<&Arc<dyn Runner>>,
+        deeds: &[Deed],
+    ) -> Result<Step, Failure> {
+        let mut attempt = attempt.clone();
+        for deed in deeds {
+            tracing::debug!(item = attempt.item.id, ?deed);
+            let done = self.apply(&attempt, sight, runner, deed).await;
+            if let Err(Failure::Refused(reason)) = done {
+                let number = attempt.item.attempt;
+                self.table.change(&attempt.key, |entry| entry.refusal = Some((number, reason)));
+                return Ok(Step::Again);
+            }
+            done?;
+            // A deed may have changed the item: its attempt, or how it stands.
+            match self.table.get(&attempt.key) {
+                Some(entry) => attempt.item = entry.item,
+                None => return Ok(Step::Rest(None)),
+            }
+        }
+        Ok(Step::Again)
+    }
+
+    async fn apply(
+        &self,
+        attempt: &Attempt,
+        sight: &Sight,
+        runner: Option<&Arc<dyn Runner>>,
+        deed: &Deed,
+    ) -> Result<(), Failure> {
+        let item = &attempt.item;
+        match deed {
+            // Done before the look: what is another's is not looked at.
+            Deed::Adopt => Ok(()),
+            Deed::Acknowledge => self.acknowledge(attempt).await,
+            Deed::Submit => {
+                let Some(runner) = runner else { return Ok(()) };
+                let (begun, submitted) = tokio::join!(self.begin_run(attempt), runner.act(attempt, deed));
+                begun?;
+                submitted
+            }
+            Deed::Finish => self.end(attempt, sight, runner, End::Finished).await,
+            Deed::Stopped => self.end(attempt, sight, runner, End::Stopped).await,
+            Deed::Fail { stage, reason } => {
+                let end = End::Failed { stage: *stage, reason: reason.clone() };
+                self.end(attempt, sight, runner, end).await
+            }
+            Deed::Requeue => {
+                if let Some(runner) = runner {
+                    self.consoles.drain(attempt, runner).await?;
+                }
+                self.desk.requeue(item, &attempt.prepared.run, "preempted by the cluster").await?;
+                self.table.change(&attempt.key, |entry| {
+                    entry.item.attempt += 1;
+                    entry.item.standing = Standing::Pending;
+                    entry.item.is_mine = false;
+                });
+                self.taking.notify_one();
+                Ok(())
+            }
+            // Images are ready when the plan is asked: what must be built is refused while it is made ready.
+            Deed::Build | Deed::CancelBuild => Ok(()),
+            Deed::Own
+            | Deed::Mark(_)
+            | Deed::Delete
+            | Deed::DeleteOlder
+            | Deed::Release
+            | Deed::ReleaseOlder
+            | Deed::Sweep => match runner {
+                Some(runner) => runner.act(attempt, deed).await,
+                None => Ok(()),
+            },
+        }
+    }
+
+    async fn acknowledge(&self, attempt: &Attempt) -> Result<(), Failure> {
+        let run = attempt.prepared.run.clone();
+        self.desk.acknowledge(&attempt.item, &run).await?;
+        self.table.change(&attempt.key, |entry| {
+            entry.item.standing = Standing::Claimed;
+            entry.item.run = Some(run);
+        });
+        Ok(())
+    }
+
+    /// Makes the run, so that launches which do not track themselves have one (once for each attempt).
+    async fn begin_run(&self, attempt: &Attempt) -> Result<(), Failure> {
+        let run = &attempt.prepared.run;
+        let path = RunPath { entity: &run.entity, project: &run.project, run: &run.name };
+        let order = attempt.prepared.order.as_ref();
+        let spec = order.map(|order| &order.spec);
+        let config: serde_json::Map<String, Value> =
+            spec.map(|spec| spec.overrides.run_config.clone()).unwrap_or_default();
+        let config: serde_json::Map<String, Value> =
+            config.into_iter().map(|(name, value)| (name, json!({ "value": value }))).collect();
+        let mut fields = json!({ "state": "pending", "config": Value::Object(config).to_string() });
+        if let Some(name) = spec.and_then(|spec| spec.name.clone()) {
+            fields["displayName"] = json!(name);
+        }
+        if let Some(job) = order.and_then(|order| order.job.as_ref()) {
+            fields["jobType"] = json!(job.name);
+        }
+        match self.bench.client.begin_run(path, &fields).await {
+            Err(error) if error.is_passing() => return Err(error.into()),
+            Err(error) => tracing::warn!(item = attempt.item.id, %error, "its run could not be made"),
+            Ok(_) => (),
+        }
+        self.table.change(&attempt.key, |entry| entry.begun = attempt.item.attempt);
+        Ok(())
+    }
+
+    /// After a restart, or a cut at the wrong moment: the run may be there already, and be further than its beginning.
+    async fn ensure_run(&self, attempt: &Attempt) -> Result<(), Failure> {
+        let run = &attempt.prepared.run;
+        if self.bench.client.run(&run.entity, &run.project, &run.name).await?.is_none() {
+            return self.begin_run(attempt).await;
+        }
+        self.table.change(&attempt.key, |entry| entry.begun = attempt.item.attempt);
+        Ok(())
+    }
+
+    /// The last lines first, then the end.
+    async fn end(
+        &self,
+        attempt: &Attempt,
+        sight: &Sight,
+        runner: Option<&Arc<dyn Runner>>,
+        end: End,
+    ) -> Result<(), Failure> {
+        if let (Some(runner), true) = (runner, sight.workload.is_some()) {
+            self.consoles.drain(attempt, runner).await?;
+        }
+        let end = match (end, runner) {
+            (End::Failed { stage: Stage::Run, reason }, Some(runner)) => {
+                // With the last lines, which have come since.
+                let seen = runner.observe(attempt, &|pod, name| self.consoles.tail(attempt, pod, name));
+                let reason = seen.workload.and_then(|workload| workload.failure).unwrap_or(reason);
+                End::Failed { stage: Stage::Run, reason }
+            }
+            (end, _) => end,
+        };
+        self.desk.end(&attempt.item, &attempt.prepared.run, &end, sight.exit_code).await?;
+        tracing::info!(item = attempt.item.id, run = attempt.prepared.run.name, ?end, "ended");
+        self.table.change(&attempt.key, |entry| {
+            entry.item.standing = Standing::Ended;
+            entry.item.is_over = true;
+        });
+        self.taking.notify_one();
+        Ok(())
+    }
+
+    fn settle(&self, attempt: &Attempt) {
+        self.table.remove(&attempt.key);
+        self.consoles.settle(&attempt.key);
+    }
+
+    /// Tells people what it waits for and where it runs, when that has changed.
+    async fn report(
+        &self,
+        attempt: &Attempt,
+        entry: &Entry,
+        sight: &Sight,
+        waits_for: Option<String>,
+    ) -> Result<(), Failure> {
+        if !attempt.item.is_mine {
+            return Ok(());
+        }
+        let is_running = sight.workload.as_ref().is_some_and(|workload| workload.state == State::Running);
+        let waiting = waits_for.filter(|_| !is_running);
+        let told = Told { waiting, is_running: is_running || entry.told.is_running, place: sight.place.clone() };
+        if told != entry.told {
+            self.desk.note(&attempt.item, &told).await?;
+            self.table.change(&attempt.key, |entry| entry.told = told);
+        }
+        Ok(())
+    }
+}
+
+enum Step {
+    Again,
+    Rest(Option<Duration>),
+}
+
+fn clock(sight: &Sight) -> Option<Duration> {
+    let is_starting = sight.workload.as_ref().is_some_and(|it| matches!(it.state, State::Unknown | State::Starting));
+    (is_starting || sight.trouble.is_some()).then_some(CLOCK)
+}
+
+/// What the plan is asked about.
+fn seen(item: &Item, sight: &Sight, refusal: Option<String>) -> Seen {
+    let is_over = item.is_over;
+    let mut item = item.seen();
+    // A run that ended itself ends its item on the server, while the workload still has things to do: it is the
+    // workload's end that counts.
+    let goes_on = sight.workload.as_ref().is_some_and(|it| !it.state.is_final() && !it.is_being_deleted && it.is_held);
+    if item.standing == Standing::Ended && item.is_mine && goes_on && !is_over {
+        item.standing = Standing::Claimed;
+    }
+    Seen {
+        item,
+        image: Image::Ready,
+        refusal,
+        workload: sight.workload.clone(),
+        has_older: sight.has_older,
+        pods: sight.pods,
+        has_helpers: sight.has_helpers,
+        trouble: sight.trouble.clone(),
+        lacks_run: false,
+    }
+}

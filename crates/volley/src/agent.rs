@@ -1,0 +1,163 @@
+//! `volley agent`: serves queues in the foreground, ours or W&B's, on any cluster.
+
+use crate::cli::Global;
+use crate::home::Home;
+use crate::logging;
+use crate::remote::{Login, Remote};
+use crate::target::TargetArgs;
+use anyhow::{Context, Result, anyhow};
+use clap::Args;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use volley_agent::{Options, settings};
+use volley_client::Client;
+use volley_plan::agent::config::{Config, Flags};
+
+/// Fetches code in a cluster: has Python, git and W&B's client.
+const FETCHER_IMAGE: &str = "wandb/launch-agent:latest";
+
+const EXAMPLES: &str = "\
+Examples:
+  volley agent -q gpu                       serve a queue of your own on the cluster that kubectl speaks to
+  volley agent -q gpu -q cpu -e team -j 8   two queues of a team, eight launches at a time
+  volley agent -c launch-config.yaml        as W&B's agent is told
+  volley agent -q gpu --url https://volley.example --kubeconfig prod.yaml
+
+The key is read from VOLLEY_API_KEY or WANDB_API_KEY, else it is that of `volley login`, else that in ~/.netrc.
+SIGTERM and Ctrl-C leave what runs to the next start, which takes it up again.";
+
+/// Take launches from queues and run them, in the foreground
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct AgentVerb {
+    /// A queue to serve; may be repeated [default: those of the file]
+    #[arg(short, long = "queue", value_name = "NAME")]
+    queues: Vec<String>,
+    /// The user or team whose queues they are [default: the file's, else your own]
+    #[arg(short, long, value_name = "NAME")]
+    entity: Option<String>,
+    /// Launches that run at the same time; -1 means any number [default: the file's, else 1]
+    #[arg(short = 'j', long, value_name = "N", allow_hyphen_values = true)]
+    max_jobs: Option<i64>,
+    /// The settings [default: ~/.config/wandb/launch-config.yaml, if it is there]
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The server [default: $WANDB_BASE_URL, the file's, the one of `volley login`, or of `volley up`]
+    #[arg(long, env = "VOLLEY_SERVER", value_name = "URL")]
+    url: Option<String>,
+    #[command(flatten)]
+    target: TargetArgs,
+}
+
+impl AgentVerb {
+    pub fn run(self, global: &Global, home: &Home) -> Result<ExitCode> {
+        logging::start(global)?;
+        let environment: BTreeMap<String, String> = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        let flags = Flags {
+            entity: self.entity.clone(),
+            max_jobs: self.max_jobs,
+            queues: self.queues.clone(),
+            verbosity: None,
+        };
+        let (config, told) = settings::load(self.config.as_deref(), &environment, &flags)?;
+        told.iter().for_each(|line| eprintln!("note: {line}"));
+        let login = self.login(home, &config, &environment)?;
+        home.create()?;
+        let runtime = tokio::runtime::Runtime::new().context("failed to start the runtime")?;
+        runtime.block_on(self.serve(home, config, login, environment))?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn login(&self, home: &Home, config: &Config, environment: &BTreeMap<String, String>) -> Result<Login> {
+        // What the environment says is in the settings already.
+        let url = self.url.clone().or_else(|| config.base_url.clone());
+        let known = Remote { server: url.clone(), entity: None }.login(home);
+        match (known, url) {
+            (Err(error), Some(url)) => {
+                let key = netrc_key(environment, &url).ok_or(error)?;
+                Ok(Login { url, key })
+            }
+            (known, _) => known,
+        }
+    }
+
+    async fn serve(
+        self,
+        home: &Home,
+        config: Config,
+        login: Login,
+        environment: BTreeMap<String, String>,
+    ) -> Result<()> {
+        let stop = CancellationToken::new();
+        let cluster = self.target.client(home).await;
+        let cluster = cluster.inspect_err(|error| tracing::warn!("no cluster of its own: {error:#}")).ok();
+        let options = Options {
+            config,
+            client: Client::new(&login.url, &login.key)?,
+            key: login.key,
+            workload_url: login.url,
+            cluster,
+            makes_namespaces: false,
+            folder: home.agent(),
+            fetcher_image: FETCHER_IMAGE.to_owned(),
+            base_image: None,
+            environment,
+            health: Arc::default(),
+        };
+        let mut terminate = signal(SignalKind::terminate())?;
+        let (ended, stopping) = (stop.clone(), async {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => (),
+                _ = terminate.recv() => (),
+            }
+        });
+        let running = volley_agent::run(options, stop);
+        tokio::pin!(running);
+        tokio::select! {
+            result = &mut running => return result.map_err(|error| anyhow!(error)),
+            () = stopping => ended.cancel(),
+        }
+        running.await.map_err(|error| anyhow!(error))
+    }
+}
+
+/// The key that W&B's clients would use for this server.
+fn netrc_key(environment: &BTreeMap<String, String>, url: &str) -> Option<String> {
+    let usual = || environment.get("HOME").map(|home| Path::new(home).join(".netrc"));
+    let path = environment.get("NETRC").map(PathBuf::from).or_else(usual)?;
+    let host = url.split_once("://").map_or(url, |(_, rest)| rest).split(['/', ':']).next()?;
+    key_in(&fs::read_to_string(path).ok()?, host)
+}
+
+fn key_in(netrc: &str, host: &str) -> Option<String> {
+    let mut words = netrc.split_whitespace();
+    let mut is_host = false;
+    while let Some(word) = words.next() {
+        match word {
+            "machine" => is_host = words.next() == Some(host),
+            "default" => is_host = false,
+            "password" if is_host => return words.next().map(str::to_owned),
+            _ => (),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_of_a_host_is_found_in_netrc() {
+        let text = "machine a login x password one\nmachine b\n  login user\n  password two\n";
+        assert_eq!(key_in(text, "b").as_deref(), Some("two"));
+        assert_eq!(key_in(text, "c"), None);
+    }
+}

@@ -1,0 +1,111 @@
+//! Agents that die and come back, and agents that share a queue.
+
+use crate::command::eventually;
+use crate::launch::Launch;
+use crate::world::World;
+use serde_json::json;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+/// `volley agent` as a process.
+struct Agent(Child);
+
+impl Agent {
+    fn start(launch: &Launch<'_>, home: &str) -> Agent {
+        let home = launch.world.folder.path().join(home);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_volley"));
+        command.arg("--home").arg(&home).args(["agent", "-q", "shared", "-j", "8", "--url", &launch.url]);
+        command.env("VOLLEY_API_KEY", &launch.key).env("KUBECONFIG", launch.world.home.join("kubeconfig"));
+        command.env("HOME", &home).env_remove("WANDB_API_KEY").env_remove("WANDB_BASE_URL").env_remove("WANDB_ENTITY");
+        Agent(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
+    }
+
+    fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn world() -> World {
+    World::start_parts("cluster,server", &["--server-listen", "127.0.0.1:0"])
+}
+
+/// Where workloads write what they do, beyond their own file system.
+fn ledger(launch: &Launch<'_>) -> PathBuf {
+    let folder = launch.world.folder.path().join("ledger");
+    fs::create_dir(&folder).unwrap();
+    let volume = json!({ "name": "ledger", "hostPath": { "path": folder } });
+    let container = json!({ "image": "${image_uri}", "volumeMounts": [{ "name": "ledger", "mountPath": "/ledger" }] });
+    let config = json!({ "kind": "Job", "apiVersion": "batch/v1",
+        "spec": { "template": { "spec": { "containers": [container], "volumes": [volume] } } } });
+    launch.make_queue("shared", &config);
+    folder
+}
+
+/// An agent that lets an admin's queue mount folders of the machine.
+fn allow_volumes(launch: &Launch<'_>, homes: &[&str]) {
+    for home in homes {
+        let folder = launch.world.folder.path().join(home).join(".config/wandb");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("launch-config.yaml"), "policy: privileged\n").unwrap();
+    }
+}
+
+// L-33, A-34
+#[test]
+fn an_agent_that_was_killed_goes_on_where_it_was() {
+    let world = world();
+    let launch = Launch::on(&world);
+    let folder = ledger(&launch);
+    allow_volumes(&launch, &["one"]);
+    let agent = Agent::start(&launch, "one");
+    let script =
+        "echo began >>/ledger/$WANDB_RUN_ID; echo first; while ! test -e /ledger/go; do sleep 0.05; done; echo last";
+    let ids: Vec<String> = (0..3).map(|_| launch.push("shared", script)).collect();
+    for id in &ids {
+        launch.until(id, "its first line is there", |item| item.run.is_some() && launch.lines(item) == ["first"]);
+    }
+    agent.kill();
+    let waiting = launch.push("shared", "echo began >>/ledger/$WANDB_RUN_ID");
+    fs::write(folder.join("go"), "").unwrap();
+    let _agent = Agent::start(&launch, "one");
+    for id in &ids {
+        let item = launch.until_end(id);
+        assert_eq!((item.end.as_deref(), item.attempt), (Some("finished"), 1), "{item:#?}");
+        assert_eq!(launch.lines(&item), ["first", "last"]);
+        let began = fs::read_to_string(folder.join(&item.run.unwrap().name)).unwrap();
+        assert_eq!(began, "began\n", "nothing runs twice");
+    }
+    assert_eq!(launch.until_end(&waiting).end.as_deref(), Some("finished"));
+}
+
+// A-18, L-4
+#[test]
+fn two_agents_of_one_queue_never_share_an_item() {
+    let world = world();
+    let launch = Launch::on(&world);
+    let folder = ledger(&launch);
+    allow_volumes(&launch, &["one", "two"]);
+    let _agents = [Agent::start(&launch, "one"), Agent::start(&launch, "two")];
+    let ids: Vec<String> = (0..24).map(|_| launch.push("shared", "echo began >>/ledger/$WANDB_RUN_ID")).collect();
+    for id in &ids {
+        let item = launch.until_end(id);
+        assert_eq!((item.end.as_deref(), item.attempt), (Some("finished"), 1), "{item:#?}");
+        let began = fs::read_to_string(folder.join(&item.run.unwrap().name)).unwrap();
+        assert_eq!(began, "began\n");
+    }
+    eventually("all is let go", || {
+        world
+            .kubectl(&["get", "secrets", "-A", "-l", "wandb.ai/created-by=launch-agent", "-o", "name"])
+            .is_empty()
+            .then_some(())
+    });
+}

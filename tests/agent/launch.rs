@@ -1,0 +1,117 @@
+//! Submitting to a server, and watching what becomes of it.
+
+use crate::command::PATIENCE;
+use crate::world::World;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use volley_client::Client;
+use volley_client::items::Item;
+use volley_client::people::QueueSpec;
+
+const POLL: Duration = Duration::from_millis(20);
+
+pub struct Launch<'a> {
+    pub world: &'a World,
+    pub client: Client,
+    pub url: String,
+    pub key: String,
+    pub entity: String,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl<'a> Launch<'a> {
+    pub fn on(world: &'a World) -> Launch<'a> {
+        let status: Value = serde_json::from_str(&world.volley(&["status", "-o", "json"])).unwrap();
+        let server = status["parts"].as_array().unwrap().iter().find(|part| part["name"] == "server").unwrap();
+        let url = server["address"].as_str().unwrap().to_owned();
+        let key = std::fs::read_to_string(world.home.join("server/api-key")).unwrap().trim().to_owned();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let client = Client::new(&url, &key).unwrap();
+        let (_, entity) = runtime.block_on(client.viewer()).unwrap();
+        Launch { world, client, url, key, entity, runtime }
+    }
+
+    /// Makes a queue of Kubernetes with this config.
+    pub fn make_queue(&self, name: &str, config: &Value) {
+        let spec = QueueSpec {
+            resource: "kubernetes".to_owned(),
+            config: config.clone(),
+            variables: json!({}),
+            has_priorities: true,
+        };
+        self.runtime.block_on(self.client.upsert_queue(&self.entity, name, &spec)).unwrap();
+    }
+
+    /// Submits a shell script; gives the item's id.
+    pub fn push(&self, queue: &str, script: &str) -> String {
+        let spec = json!({ "entity": self.entity, "project": "p", "docker": { "docker_image": "host" }, "resource": "kubernetes",
+            "overrides": { "entry_point": ["sh", "-c", script] } });
+        self.push_spec(queue, &spec)
+    }
+
+    pub fn push_spec(&self, queue: &str, spec: &Value) -> String {
+        let query =
+            "mutation($input: PushToRunQueueByNameInput!) { pushToRunQueueByName(input: $input) { runQueueItemId } }";
+        let input = json!({ "entityName": self.entity, "projectName": "model-registry", "queueName": queue,
+            "runSpec": spec.to_string() });
+        let answer = self.runtime.block_on(self.client.graphql(query, json!({ "input": input }))).unwrap();
+        answer["pushToRunQueueByName"]["runQueueItemId"].as_str().unwrap().to_owned()
+    }
+
+    pub fn item(&self, id: &str) -> Item {
+        self.runtime.block_on(self.client.item(id)).unwrap()
+    }
+
+    pub fn stop(&self, id: &str) {
+        self.runtime.block_on(self.client.stop_item(id)).unwrap();
+    }
+
+    #[track_caller]
+    pub fn until(&self, id: &str, what: &str, is_so: impl Fn(&Item) -> bool) -> Item {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let item = self.item(id);
+            if is_so(&item) {
+                return item;
+            }
+            let pods = self.world.kubectl(&["get", "pods", "-A", "-o", "wide"]);
+            assert!(Instant::now() < deadline, "{what} in vain: {item:#?}\n{pods}\n{}", self.world.log());
+            std::thread::park_timeout(POLL);
+        }
+    }
+
+    #[track_caller]
+    pub fn until_end(&self, id: &str) -> Item {
+        self.until(id, "it ends", |item| item.end.is_some())
+    }
+
+    /// The lines of an item's run, each with whose it is.
+    pub fn lines(&self, item: &Item) -> Vec<String> {
+        let run = item.run.as_ref().expect("it has a run");
+        let query = "query($entity: String!, $project: String!, $run: String!) { project(name: $project, entityName: $entity) \
+            { run(name: $run) { state logLines(first: 10000) { edges { node { label line } } } } } }";
+        let variables = json!({ "entity": run.entity, "project": run.project, "run": run.name });
+        let answer = self.runtime.block_on(self.client.graphql(query, variables)).unwrap();
+        let edges = answer["project"]["run"]["logLines"]["edges"].as_array().unwrap();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let line = |edge: &Value| match text(&edge["node"]["label"]).as_str() {
+            "" => text(&edge["node"]["line"]),
+            label => format!("[{label}] {}", text(&edge["node"]["line"])),
+        };
+        edges.iter().map(line).collect()
+    }
+
+    pub fn run_state(&self, item: &Item) -> String {
+        let run = item.run.as_ref().expect("it has a run");
+        let run = self.runtime.block_on(self.client.run(&run.entity, &run.project, &run.name)).unwrap().unwrap();
+        run["state"].as_str().unwrap().to_owned()
+    }
+
+    /// The pods of an item, wherever they are.
+    pub fn pods(&self, item: &Item) -> Vec<Value> {
+        let key = volley_plan::launch::names::item_key(&item.id);
+        let list = self.world.kubectl(&["get", "pods", "-A", "-l", &format!("volley.dev/item={key}"), "-o", "json"]);
+        let list: Value = serde_json::from_str(&list).unwrap();
+        list["items"].as_array().unwrap().clone()
+    }
+}

@@ -1,0 +1,24 @@
+//! The agent on the whole program: `volley up` with its server, cluster, operator and agent, and `volley agent` beside it.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics is a test that fails")]
+
+#[path = "../kubectl/command.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod command;
+#[path = "../node/http.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod http;
+#[path = "../kubectl/installed.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod installed;
+#[path = "../node/traces.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod traces;
+#[path = "../node/world.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod world;
+
+mod launch;
+
+mod jobs;
+mod agents;
