@@ -58,6 +58,7 @@ impl Running {
             first_user: USER.to_owned(),
             first_key: Some(KEY.to_owned()),
             rates,
+            events: Default::default(),
         };
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         let server = runtime.block_on(Server::start(settings)).expect("the server starts");

@@ -17,6 +17,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         first_user: "alice".to_owned(),
         first_key: std::env::var("WANDB_API_KEY").ok(),
         rates: Default::default(),
+        events: Default::default(),
     })
     .await?;
     println!("listening on {}", server.url());

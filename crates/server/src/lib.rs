@@ -27,6 +27,7 @@ use blobs::Blobs;
 use database::Database;
 use events::News;
 use events::feed::Feed;
+use events::progress::Progress;
 use http::limits::{Limits, Rates};
 use jiff::Timestamp;
 use people::keys;
@@ -38,6 +39,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use volley_plan::news::Window;
 
 /// How long requests under way may take to end when the server stops; an upload can take hours.
 const STOP_MAX: Duration = Duration::from_secs(10);
@@ -60,6 +62,8 @@ pub struct Settings {
     pub first_key: Option<String>,
     /// How often one may ask.
     pub rates: Rates,
+    /// How long events are kept for whoever comes back.
+    pub events: Window,
 }
 
 impl Settings {
@@ -97,6 +101,8 @@ pub struct State {
     pub blobs: Blobs,
     pub news: News,
     pub feed: Feed,
+    pub progress: Progress,
+    pub window: Window,
     pub schema: graphql::root::Schema,
     pub limits: Limits,
     /// Without a slash at the end.
@@ -149,8 +155,18 @@ impl Server {
         let public_url = public_url.trim_end_matches('/').to_owned();
         let stop = CancellationToken::new();
         let (schema, limits) = (graphql::root::schema(), Limits::new(settings.rates));
-        let feed = Feed::default();
-        let shared = Arc::new(State { database, blobs, news, feed, schema, limits, public_url, stop: stop.clone() });
+        let shared = Arc::new(State {
+            database,
+            blobs,
+            news,
+            feed: Feed::default(),
+            progress: Progress::default(),
+            window: settings.events,
+            schema,
+            limits,
+            public_url,
+            stop: stop.clone(),
+        });
 
         let tasks = TaskTracker::new();
         tasks.spawn(http::serve(listener, shared.clone(), stop.clone()));
@@ -158,6 +174,10 @@ impl Server {
         tasks.spawn({
             let shared = shared.clone();
             async move { shared.feed.run(&shared.database, &shared.news, &shared.stop).await }
+        });
+        tasks.spawn({
+            let shared = shared.clone();
+            async move { shared.progress.run(&shared).await }
         });
         tasks.close();
         let first_link = token.map(|token| people::sessions::link_url(&shared.public_url, &token));

@@ -1,6 +1,7 @@
-//! Looks after what ends by silence: runs whose process died, items whose agent did.
+//! Looks after what ends by silence: runs whose process died, items whose agent did; and after what has become old: events.
 
 use crate::Shared;
+use crate::events::window;
 use crate::fault::Result;
 use crate::queue::items::{self, Report};
 use crate::run::{self, stream};
@@ -19,7 +20,7 @@ pub async fn watch(shared: Shared, stop: CancellationToken) {
     loop {
         let now = Timestamp::now();
         if let Err(fault) = round(&shared, now).await {
-            tracing::warn!(error = fault.message, "a round over silent runs failed");
+            tracing::warn!(error = fault.message, "a round over what is silent or old failed");
         }
         tokio::select! {
             () = stop.cancelled() => return,
@@ -63,5 +64,6 @@ pub async fn round(shared: &Shared, now: Timestamp) -> Result<()> {
         write.commit().await?;
         shared.news.announce();
     }
+    window::prune(&shared.database, shared.window, now).await?;
     Ok(())
 }

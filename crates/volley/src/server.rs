@@ -5,10 +5,12 @@ use crate::home::Home;
 use crate::logging;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
+use jiff::SignedDuration;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
+use volley_plan::news::Window;
 use volley_plan::people::rate::Rate;
 use volley_server::backup::{self, Part};
 use volley_server::http::limits::Rates;
@@ -44,9 +46,15 @@ pub struct ServerVerb {
     /// What clients call this server in the links that it hands out [default: http://ADDRESS]
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
-    /// How many requests a second one API key may send
+    /// How many requests a second one API key may send; each of several replicas counts for itself
     #[arg(long, value_name = "N", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..))]
     requests_per_second: u32,
+    /// For how many days events are kept, so that who comes back can go on where it was
+    #[arg(long, value_name = "N", default_value = "7", value_parser = clap::value_parser!(u32).range(1..))]
+    events_days: u32,
+    /// How many events are kept at most
+    #[arg(long, value_name = "N", default_value = "1000000", value_parser = clap::value_parser!(u32).range(1000..))]
+    events_max: u32,
     /// The name of the user that a new server has
     #[arg(long, value_name = "NAME", default_value = "volley")]
     user: String,
@@ -113,6 +121,10 @@ impl ServerVerb {
             first_user: self.user,
             first_key: None,
             rates: Rates { key: Rate { per_second, burst: 2.0 * per_second }, ..Rates::default() },
+            events: Window {
+                age_max: SignedDuration::from_hours(24 * i64::from(self.events_days)),
+                count_max: i64::from(self.events_max),
+            },
         };
         if let Some(deed) = self.deed {
             return deed.run(&settings).await;

@@ -12,6 +12,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/people.sql"),
     include_str!("migrations/speed.sql"),
     include_str!("migrations/protocol.sql"),
+    include_str!("migrations/sweeps.sql"),
 ];
 
 /// Held while migrating, so that two replicas that start together do not do it twice. Any number will do.

@@ -4,7 +4,9 @@
 //! become visible, so that whoever has seen event N and asks for what follows misses nothing.
 
 pub mod feed;
+pub mod progress;
 pub mod stream;
+pub mod window;
 
 use crate::args;
 use crate::database::{Dialect, Result, Write};

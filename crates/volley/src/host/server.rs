@@ -48,6 +48,7 @@ fn settings(home: &Home, listen: SocketAddr) -> Settings {
         first_user: user_name(),
         first_key: None,
         rates: Default::default(),
+        events: Default::default(),
     }
 }
 
