@@ -23,7 +23,7 @@ mod ids;
 mod server_info;
 mod watchman;
 
-use blobs::Blobs;
+use blobs::{Aws, Blobs};
 use database::Database;
 use events::News;
 use events::feed::Feed;
@@ -54,6 +54,8 @@ pub struct Settings {
     pub database: Option<String>,
     /// `s3://bucket/prefix`, or a folder; by default `blobs` in the folder.
     pub blobs: Option<String>,
+    /// How an S3-compatible store is reached.
+    pub aws: Aws,
     /// What clients call this server in the URLs that it hands out; by default `http://` and the address.
     pub public_url: Option<String>,
     /// The name of the user that a new server has.
@@ -144,7 +146,7 @@ impl Server {
         std::fs::create_dir_all(&settings.folder)
             .map_err(|source| StartError::Folder { at: settings.folder.clone(), source })?;
         let database = Database::open(&settings.database_url()).await?;
-        let blobs = Blobs::open(&settings.blobs_place(), &database).await?;
+        let blobs = Blobs::open(&settings.blobs_place(), &settings.aws, &database).await?;
         let token = add_first_user(&database, &settings).await?;
 
         let failed = |source| StartError::Listen { at: settings.listen, source };

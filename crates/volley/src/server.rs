@@ -13,6 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use volley_plan::news::Window;
 use volley_plan::people::rate::Rate;
 use volley_server::backup::{self, Part};
+use volley_server::blobs::Aws;
 use volley_server::http::limits::Rates;
 use volley_server::{Server, Settings};
 
@@ -40,7 +41,7 @@ pub struct ServerVerb {
     /// postgres://…, or the path of an SQLite file [default: server/volley.db in the home]
     #[arg(long, env = "VOLLEY_DATABASE", hide_env_values = true, value_name = "URL")]
     database: Option<String>,
-    /// s3://bucket/prefix, or a folder [default: server/blobs in the home]
+    /// s3://bucket/prefix, or a folder [default: server/blobs in the home]; AWS_… variables say where and with which keys
     #[arg(long, value_name = "PLACE")]
     blobs: Option<String>,
     /// What clients call this server in the links that it hands out [default: http://ADDRESS]
@@ -117,6 +118,7 @@ impl ServerVerb {
             listen: self.listen,
             database: self.database,
             blobs: self.blobs,
+            aws: Aws::from_environment(),
             public_url: self.public_url,
             first_user: self.user,
             first_key: None,

@@ -39,6 +39,7 @@ impl News {
 }
 
 pub struct Event<'a> {
+    /// Whose members may see it; below zero, a private queue.
     pub entity: i64,
     /// A noun and what became of it: `item.leased`.
     pub kind: &'a str,

@@ -5,11 +5,11 @@
 
 use super::feed::{self, Batch};
 use super::window;
-use crate::Shared;
-use crate::database::Result;
+use crate::database::{Database, Result};
+use crate::{Shared, queue};
 use crate::fault::Fault;
 use crate::http::auth::Known;
-use crate::people::Lasting;
+use crate::people::{Caller, Lasting};
 use axum::body::Body;
 use axum::extract::{Query, State};
 use axum::response::Response;
@@ -17,10 +17,12 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use futures::{StreamExt as _, stream};
 use http::{HeaderMap, HeaderValue, header};
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use volley_plan::news::Window;
+use volley_plan::people::Deed;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -131,7 +133,9 @@ impl Reader {
         };
         let seen = self.after;
         self.after = seen.max(batch.upto);
-        let is_wanted = |event: &&feed::Told| event.id > seen && caller.may_see(event.entity);
+        let queues = open_queues(&self.shared.database, caller, batch, seen).await?;
+        let is_open = |entity: i64| if entity < 0 { queues.contains(&-entity) } else { caller.may_see(entity) };
+        let is_wanted = |event: &&feed::Told| event.id > seen && is_open(event.entity);
         if batch.events.iter().all(|event| is_wanted(&event)) {
             return Ok(Some(batch.whole.clone()));
         }
@@ -141,11 +145,22 @@ impl Reader {
     }
 }
 
+/// The private queues of which a batch tells, as far as the caller may see them.
+async fn open_queues(database: &Database, caller: &Caller, batch: &Batch, seen: i64) -> Result<BTreeSet<i64>> {
+    let events = batch.events.iter().filter(|event| event.id > seen && event.entity < 0);
+    let named: BTreeSet<i64> = events.map(|event| -event.entity).collect();
+    let mut open = BTreeSet::new();
+    for id in named {
+        let queue = queue::store::by_id(database, id).await?;
+        open.extend(queue.filter(|queue| queue.is_open_to(caller, Deed::See)).map(|queue| queue.id));
+    }
+    Ok(open)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::args;
-    use crate::people::Caller;
     use crate::people::store::caller_by_key;
     use crate::{Server, Settings};
     use jiff::Timestamp;
@@ -159,6 +174,7 @@ mod tests {
             listen: ([127, 0, 0, 1], 0).into(),
             database: None,
             blobs: None,
+            aws: Default::default(),
             public_url: None,
             first_user: "alice".to_owned(),
             first_key: Some(KEY.to_owned()),

@@ -17,7 +17,7 @@ pub struct Item {
     pub id: i64,
     pub queue_id: i64,
     pub entity_id: i64,
-    /// Whose members are told of it.
+    /// Whose members are told of it, as `Queue::audience` says.
     pub audience: i64,
     /// Why it is not handed out although it is its turn.
     pub waiting: Option<String>,
@@ -48,7 +48,7 @@ pub struct Report {
     pub file_paths: Vec<String>,
 }
 
-const ITEMS: &str = "SELECT i.*, p.entity_id, CASE q.access WHEN 'USER' THEN u.entity_id ELSE p.entity_id END AS audience, \
+const ITEMS: &str = "SELECT i.*, p.entity_id, CASE q.access WHEN 'USER' THEN -q.id ELSE p.entity_id END AS audience, \
      (SELECT a.username FROM users a WHERE a.id = i.user_id) AS author FROM items i \
      JOIN queues q ON q.id = i.queue_id JOIN projects p ON p.id = q.project_id JOIN users u ON u.id = q.user_id";
 

@@ -44,6 +44,7 @@ fn settings(home: &Home, listen: SocketAddr) -> Settings {
         listen,
         database: None,
         blobs: None,
+        aws: Default::default(),
         public_url: None,
         first_user: user_name(),
         first_key: None,
