@@ -57,6 +57,21 @@ async fn per_second<F>(access: &Access, protocol: Protocol, clients: usize, requ
 where
     F: Fn(usize) -> (Method, String, Bytes) + Send + Sync + 'static,
 {
+    per_second_while(access, protocol, clients, request, |_| Ok(true)).await
+}
+
+/// The same, where an answer says whether it counts; a client stops at the first that does not.
+pub async fn per_second_while<F, C>(
+    access: &Access,
+    protocol: Protocol,
+    clients: usize,
+    request: F,
+    counts: C,
+) -> Result<f64>
+where
+    F: Fn(usize) -> (Method, String, Bytes) + Send + Sync + 'static,
+    C: Fn(&Bytes) -> Result<bool> + Copy + Send + Sync + 'static,
+{
     let (request, number) = (Arc::new(request), Arc::new(AtomicUsize::new(0)));
     let mut connections = Vec::new();
     for _ in 0..clients {
@@ -71,7 +86,9 @@ where
                 let mut count = 0usize;
                 while begun.elapsed() < ROUND {
                     let (method, path, body) = request(number.fetch_add(1, Ordering::Relaxed));
-                    connection.call(method, &path, body).await?;
+                    if !counts(&connection.call(method, &path, body).await?)? {
+                        break;
+                    }
                     count += 1;
                 }
                 anyhow::Ok(count)

@@ -1,4 +1,4 @@
-//! Lean clients: one connection each, HTTP/1.1 or HTTP/2 over TLS, nothing parsed that need not be.
+//! Lean clients: one connection each, HTTP/1.1 or HTTP/2, over TLS or plain, nothing parsed that need not be.
 
 use anyhow::{Context, Result, bail};
 use base64::Engine;
@@ -14,6 +14,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -36,7 +37,15 @@ impl Protocol {
 #[derive(Clone)]
 pub struct Access {
     address: SocketAddr,
-    tls: ClientConfig,
+    way: Way,
+}
+
+#[derive(Clone)]
+enum Way {
+    /// TLS, with a client's certificate.
+    Certificate(ClientConfig),
+    /// Plain HTTP, with what the header `Authorization` says.
+    Header(String),
 }
 
 impl Access {
@@ -60,65 +69,92 @@ impl Access {
             .with_root_certificates(roots)
             .with_client_auth_cert(chain, key)?;
         let server = cluster["server"].as_str().and_then(|server| server.strip_prefix("https://"));
-        Ok(Access { address: server.context("an https server")?.parse()?, tls })
+        Ok(Access { address: server.context("an https server")?.parse()?, way: Way::Certificate(tls) })
+    }
+
+    pub fn with_key(address: SocketAddr, key: &str) -> Access {
+        Access { address, way: Way::Header(format!("Bearer {key}")) }
     }
 
     pub async fn connect(&self, protocol: Protocol) -> Result<Connection> {
         let stream = TcpStream::connect(self.address).await?;
         stream.set_nodelay(true)?;
-        let mut tls = self.tls.clone();
-        tls.alpn_protocols = match protocol {
-            Protocol::Http1 => vec![b"http/1.1".to_vec()],
-            Protocol::Http2 => vec![b"h2".to_vec()],
+        let (sender, authorization) = match &self.way {
+            Way::Header(value) => (Sender::open(stream, protocol).await?, Some(value.clone())),
+            Way::Certificate(tls) => {
+                let mut tls = tls.clone();
+                tls.alpn_protocols = match protocol {
+                    Protocol::Http1 => vec![b"http/1.1".to_vec()],
+                    Protocol::Http2 => vec![b"h2".to_vec()],
+                };
+                let name = ServerName::from(self.address.ip());
+                let stream = TlsConnector::from(Arc::new(tls)).connect(name, stream).await?;
+                (Sender::open(stream, protocol).await?, None)
+            }
         };
-        let name = ServerName::from(self.address.ip());
-        let stream = TokioIo::new(TlsConnector::from(Arc::new(tls)).connect(name, stream).await?);
+        Ok(Connection { sender, authorization })
+    }
+}
+
+/// One connection; requests follow each other on it, streams of HTTP/2 run beside each other.
+pub struct Connection {
+    sender: Sender,
+    authorization: Option<String>,
+}
+
+enum Sender {
+    Http1(http1::SendRequest<Full<Bytes>>),
+    Http2(http2::SendRequest<Full<Bytes>>),
+}
+
+impl Sender {
+    async fn open(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, protocol: Protocol) -> Result<Sender> {
+        let stream = TokioIo::new(stream);
         Ok(match protocol {
             Protocol::Http1 => {
                 let (sender, connection) = http1::handshake(stream).await?;
                 tokio::spawn(connection);
-                Connection::Http1(sender)
+                Sender::Http1(sender)
             }
             Protocol::Http2 => {
                 let mut builder = http2::Builder::new(TokioExecutor::new());
                 builder.initial_stream_window_size(1 << 20).initial_connection_window_size(16 << 20);
                 let (sender, connection) = builder.handshake(stream).await?;
                 tokio::spawn(connection);
-                Connection::Http2(sender)
+                Sender::Http2(sender)
             }
         })
     }
 }
 
-/// One connection; requests follow each other on it, streams of HTTP/2 run beside each other.
-pub enum Connection {
-    Http1(http1::SendRequest<Full<Bytes>>),
-    Http2(http2::SendRequest<Full<Bytes>>),
-}
-
 impl Connection {
     /// For requests beside each other, which HTTP/2 alone has.
     pub fn twin(&self) -> Result<Connection> {
-        match self {
-            Connection::Http1(_) => bail!("requests of HTTP/1.1 follow each other"),
-            Connection::Http2(sender) => Ok(Connection::Http2(sender.clone())),
+        match &self.sender {
+            Sender::Http1(_) => bail!("requests of HTTP/1.1 follow each other"),
+            Sender::Http2(sender) => {
+                Ok(Connection { sender: Sender::Http2(sender.clone()), authorization: self.authorization.clone() })
+            }
         }
     }
 
     /// Sends a request and hands out the answer when its head is there.
     pub async fn open(&mut self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>> {
-        let uri = match self {
-            Connection::Http1(_) => path.to_owned(),
-            Connection::Http2(_) => format!("https://localhost{path}"),
+        let uri = match &self.sender {
+            Sender::Http1(_) => path.to_owned(),
+            Sender::Http2(_) => format!("https://localhost{path}"),
         };
-        let request = Request::builder().method(method).uri(uri).header("content-type", "application/json");
+        let mut request = Request::builder().method(method).uri(uri).header("content-type", "application/json");
+        if let Some(authorization) = &self.authorization {
+            request = request.header("authorization", authorization);
+        }
         let request = request.header("host", "localhost").header("user-agent", "bench/1").body(Full::new(body))?;
-        Ok(match self {
-            Connection::Http1(sender) => {
+        Ok(match &mut self.sender {
+            Sender::Http1(sender) => {
                 sender.ready().await?;
                 sender.send_request(request).await?
             }
-            Connection::Http2(sender) => {
+            Sender::Http2(sender) => {
                 sender.ready().await?;
                 sender.send_request(request).await?
             }

@@ -191,6 +191,8 @@ fn taught(place: &str, name: &str, names: &Names) -> Option<String> {
         "DeleteRunInput" | "StopRunInput" | "UpdateRunStateInput" => Some(&names.run_id),
         "AgentHeartbeatInput" => Some(&names.sweep_agent),
         "DeleteModelInput" => Some(&names.project_id),
+        "DeleteInviteInput" => Some(&names.member),
+        "DeleteApiKeyInput" => Some(&names.key),
         _ => None,
     };
     match (place, name) {
@@ -205,6 +207,9 @@ fn taught(place: &str, name: &str, names: &Names) -> Option<String> {
             quoted("c:latest")
         }
         ("CreateArtifactTypeInput", "name") => quoted("t2"),
+        ("CreateTeamInput", "teamName") => quoted("fresh"),
+        ("CreateUserInput", "email") => quoted("somebody@x"),
+        ("CreateInviteInput", "username") => quoted("bob"),
         ("CreateArtifactManifestInput", "name") => quoted("wandb_manifest.json"),
         ("CreateArtifactFileSpecInput" | "ArtifactManifestEntryInput", "name") => quoted("a.bin"),
         ("Query.organization" | "Project.artifactCollection", "name") => quoted("c"),

@@ -41,6 +41,10 @@ pub struct Names {
     pub sweep: String,
     pub sweep_agent: String,
     pub sweep_agent_name: String,
+    /// A member of the team.
+    pub member: String,
+    /// An API key of the team's admin.
+    pub key: String,
 }
 
 impl Names {
@@ -63,6 +67,8 @@ impl Names {
             sweep: "nosweep".to_owned(),
             sweep_agent: id("Agent"),
             sweep_agent_name: "noagent".to_owned(),
+            member: id("User"),
+            key: id("ApiKey"),
         }
     }
 
@@ -70,7 +76,7 @@ impl Names {
         vec![
             &self.entity, &self.project_id, &self.queue_id, &self.item, &self.run_id, &self.agent, &self.artifact,
             &self.manifest, &self.collection, &self.client_id, &self.file, &self.config, &self.sweep,
-            &self.sweep_agent, &self.sweep_agent_name,
+            &self.sweep_agent, &self.sweep_agent_name, &self.member, &self.key,
         ]
     }
 }
@@ -103,6 +109,11 @@ fn furnish(running: &Running, key: &str) -> Names {
     let agent = make_agent(running, key, &queue_id);
     let (sweep, sweep_agent, sweep_agent_name) = make_sweep(running, key);
     let client_id = format!("{CANARY}-client");
+    let made = ask(running, key, r#"mutation { generateApiKey(input: {description: "spare"}) { apiKey { id } } }"#);
+    let spare = text(&made["generateApiKey"]["apiKey"]["id"]);
+    let team = ask(running, key, r#"{ entity(name: "$E") { members { id username } } }"#);
+    let members = team["entity"]["members"].as_array().expect("members").iter();
+    let member = members.filter(|member| member["username"] == "vera").map(|member| text(&member["id"])).next();
     let project = ask(running, key, r#"{ project(name: "$P", entityName: "$E") { id } }"#);
     Names {
         entity: TEAM.to_owned(),
@@ -120,6 +131,8 @@ fn furnish(running: &Running, key: &str) -> Names {
         sweep,
         sweep_agent,
         sweep_agent_name,
+        member: member.expect("vera is in the team"),
+        key: spare,
     }
 }
 

@@ -76,3 +76,34 @@ fn events_are_resumed_where_they_broke_off() {
 fn events_are_resumed_where_they_broke_off_on_postgres() {
     check(Engine::Postgres);
 }
+
+/// What the next event of this kind tells.
+fn next_body(stream: &mut BufReader<TcpStream>, kind: &str) -> serde_json::Value {
+    loop {
+        let mut line = String::new();
+        assert!(stream.read_line(&mut line).expect("a line") > 0, "the stream ended");
+        let data = line.strip_prefix("data: ").and_then(|data| serde_json::from_str::<serde_json::Value>(data).ok());
+        if let Some(data) = data.filter(|data| data["kind"] == kind) {
+            return data["body"].clone();
+        }
+    }
+}
+
+#[test]
+fn a_run_tells_how_far_it_has_come_but_not_of_every_line() {
+    let running = Running::start(Engine::Sqlite);
+    let begin = "mutation { upsertBucket(input: {entityName: \"alice\", modelName: \"p\", name: \"r\"}) { inserted } }";
+    assert_eq!(http::graphql(&running, KEY, begin).status, 200);
+    let mut stream = follow(&running, 0);
+    const POSTS: i64 = 40;
+    for line in 0..POSTS {
+        let post = serde_json::json!({ "files": { "wandb-history.jsonl": { "offset": line, "content": [format!("{{\"_step\":{line}}}")] } } });
+        assert_eq!(http::send(&running, KEY, "POST /files/alice/p/r/file_stream", &post.to_string()).status, 200);
+    }
+    // The last line is told, however many were not.
+    let mut told = 1;
+    while next_body(&mut stream, "run.progress")["history"] != POSTS {
+        told += 1;
+    }
+    assert!(told < POSTS, "{told} events of {POSTS} posts");
+}

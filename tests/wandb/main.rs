@@ -8,8 +8,10 @@
 mod documents;
 mod events;
 mod http;
+mod objects;
 mod people;
 mod postgres;
 mod protocol;
 mod python;
+mod sweeps;
 mod support;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::io::Read as _;
 
 /// Sends a document with variables that must succeed; gives its data.
-fn ask(running: &Running, query: &str, variables: Value) -> Value {
+pub fn ask(running: &Running, query: &str, variables: Value) -> Value {
     let answer = send(running, KEY, "POST /graphql", &json!({ "query": query, "variables": variables }).to_string());
     let told = answer.json();
     assert!(answer.status == 200 && told["errors"].is_null(), "{query} {variables}: {told}");

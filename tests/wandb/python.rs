@@ -39,6 +39,7 @@ on_all! {
     artifacts_are_made_and_read => script("artifact.py");
     artifacts_are_linked_and_collections_changed => script("portfolios.py");
     a_sweep_is_searched_by_an_agent => script("sweep.py");
+    teams_users_and_keys_are_managed => script("people.py");
     a_launch_agent_runs_what_was_launched => script("launch.py");
 }
 

@@ -44,21 +44,29 @@ impl Running {
     }
 
     pub fn start_with(engine: Engine, rates: Rates) -> Running {
+        Running::start_in(engine, |settings| settings.rates = rates)
+    }
+
+    /// A server whose settings are changed before it starts.
+    pub fn start_in(engine: Engine, change: impl FnOnce(&mut Settings)) -> Running {
         let home = tempfile::tempdir().expect("a folder");
         let postgres = match engine {
             Engine::Sqlite => None,
             Engine::Postgres => Some(Postgres::start("fsync=off")),
         };
-        let settings = Settings {
+        let mut settings = Settings {
             folder: home.path().join("server"),
             listen: ([127, 0, 0, 1], 0).into(),
             database: postgres.as_ref().map(Postgres::url),
             blobs: None,
+            aws: Default::default(),
             public_url: None,
             first_user: USER.to_owned(),
             first_key: Some(KEY.to_owned()),
-            rates,
+            rates: Rates::default(),
+            events: Default::default(),
         };
+        change(&mut settings);
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         let server = runtime.block_on(Server::start(settings)).expect("the server starts");
         Running {

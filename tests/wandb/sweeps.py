@@ -52,8 +52,8 @@ early_terminate: {type: hyperband, min_iter: 4, eta: 3}
 """)
 wandb_command("agent", f"alice/s/{early}")
 states = {run.config["x"]: run.state for run in wandb.Api().sweep(f"alice/s/{early}").runs}
-# Who was good ended by itself, who was not was stopped long before its time.
-assert "finished" in states.values() and states[9] != "finished", states
+# Who was good ended by itself, who was not was stopped long before its time; and no point was left out.
+assert set(states) == {0, 1, 9} and states[0] == "finished" and states[9] != "finished", states
 
 other = make("random.yaml", "method: random\nparameters: {x: {values: [1, 2], probabilities: [0.5, 0.5]}}\n")
 wandb_command("agent", "--count", "1", f"alice/s/{other}")

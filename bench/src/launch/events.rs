@@ -1,7 +1,8 @@
 //! Events: how many reach how many subscribers, and what those cost.
 
-use super::server::{Client, Launch};
+use super::server::Launch;
 use crate::table::{Row, Table};
+use crate::wire::Connection;
 use anyhow::Result;
 use bytes::Bytes;
 use http::Method;
@@ -64,7 +65,7 @@ pub async fn delivered(launch: &Launch, quick: bool, table: &mut Table) -> Resul
 }
 
 /// Reads until all events of the measurement have come. The client is kept, because its connection ends with it.
-async fn count(_client: Client, mut body: hyper::body::Incoming) -> Result<()> {
+async fn count(_client: Connection, mut body: hyper::body::Incoming) -> Result<()> {
     let mut seen = 0;
     while seen < EVENTS {
         let Some(frame) = body.frame().await else { anyhow::bail!("the stream ended after {seen} events") };

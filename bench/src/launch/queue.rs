@@ -1,15 +1,17 @@
 //! Durable submits and pops per second, by so many clients, each waiting for its answer before it asks again.
 
-use super::server::{Client, Launch, Store};
+use super::server::{Launch, Store};
+use crate::measure::per_second_while;
 use crate::reference;
 use crate::table::{Row, Table};
-use anyhow::{Context, Result};
-use serde_json::json;
+use crate::wire::Protocol;
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use http::Method;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
-const ROUND: Duration = Duration::from_secs(3);
 const CLIENTS: [usize; 3] = [1, 8, 64];
 const MAKE: &str = r#"mutation M($queue: String!) { createRunQueue(input: {entityName: "volley", projectName: "model-registry", queueName: $queue, access: PROJECT, prioritizationMode: V0}) { success } }"#;
 const SUBMIT: &str = r#"mutation S($queue: String!, $spec: JSONString!, $priority: Int) { pushToRunQueueByName(input: {entityName: "volley", projectName: "model-registry", queueName: $queue, runSpec: $spec, priority: $priority}) { runQueueItemId } }"#;
@@ -26,46 +28,24 @@ pub async fn submits_and_pops(launch: &Launch, folder: &Path, table: &mut Table)
             Store::Sqlite => ("append + fdatasync, one writer", reference::synced_appends_per_second(folder, 512)?),
             Store::Postgres => ("pgbench, one insert each", pgbench(launch, clients, folder)?),
         };
-        let submit =
-            per_second(launch, clients, SUBMIT, json!({ "queue": queue, "spec": SPEC, "priority": 1 })).await?;
+        let submit = rate(launch, clients, SUBMIT, json!({ "queue": queue, "spec": SPEC, "priority": 1 })).await?;
         table.add(Row { figure: "durable submits", scale: scale.clone(), value: submit, unit: "/s", reference });
-        let pop = per_second(launch, clients, POP, json!({ "queue": queue })).await?;
+        let pop = rate(launch, clients, POP, json!({ "queue": queue })).await?;
         table.add(Row { figure: "durable pops", scale, value: pop, unit: "/s", reference });
     }
     Ok(())
 }
 
-async fn per_second(launch: &Launch, clients: usize, query: &'static str, variables: serde_json::Value) -> Result<f64> {
-    let mut connections: Vec<Client> = Vec::new();
-    for _ in 0..clients {
-        connections.push(launch.connect().await?);
-    }
-    let begun = Instant::now();
-    let tasks: Vec<_> = connections
-        .into_iter()
-        .map(|mut connection| {
-            let variables = variables.clone();
-            tokio::spawn(async move {
-                let mut count = 0usize;
-                while begun.elapsed() < ROUND {
-                    let answer = connection.graphql(query, variables.clone()).await?;
-                    // An empty queue is no pop.
-                    let is_done = answer.windows(14).any(|window| window == b"runQueueItemId");
-                    anyhow::ensure!(is_done || query == POP, "{}", String::from_utf8_lossy(&answer));
-                    if !is_done {
-                        break;
-                    }
-                    count += 1;
-                }
-                anyhow::Ok(count)
-            })
-        })
-        .collect();
-    let mut total = 0;
-    for task in tasks {
-        total += task.await??;
-    }
-    Ok(total as f64 / begun.elapsed().as_secs_f64())
+async fn rate(launch: &Launch, clients: usize, query: &'static str, variables: Value) -> Result<f64> {
+    let body = Bytes::from(json!({ "query": query, "variables": variables }).to_string());
+    let request = move |_| (Method::POST, "/graphql".to_owned(), body.clone());
+    per_second_while(&launch.access, Protocol::Http1, clients, request, move |answer| {
+        let is_done = answer.windows(14).any(|window| window == b"runQueueItemId");
+        // An empty queue is no pop.
+        ensure!(is_done || query == POP, "{}", String::from_utf8_lossy(answer));
+        Ok(is_done)
+    })
+    .await
 }
 
 /// PostgreSQL's own measure of the same number of clients that insert one row each time.

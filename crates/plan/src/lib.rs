@@ -13,6 +13,7 @@ pub mod job;
 pub mod launch;
 pub mod lease;
 pub mod logs;
+pub mod news;
 pub mod node;
 pub mod object;
 pub mod people;

@@ -13,10 +13,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
         database: args.next(),
         blobs: None,
+        aws: Default::default(),
         public_url: None,
         first_user: "alice".to_owned(),
         first_key: std::env::var("WANDB_API_KEY").ok(),
         rates: Default::default(),
+        events: Default::default(),
     })
     .await?;
     println!("listening on {}", server.url());

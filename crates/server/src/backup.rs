@@ -53,7 +53,7 @@ pub async fn backup(settings: &Settings, part: Part, to: &Path) -> Result<u64, E
         database::copy(&from, &copy).await?;
         sync(&copy)?;
     }
-    Ok(blobs::copy(&settings.blobs_place(), &place(&to.join(BLOBS))).await?)
+    Ok(blobs::copy(&settings.blobs_place(), &place(&to.join(BLOBS)), &settings.aws).await?)
 }
 
 /// Makes a server of these settings from a copy. Nothing that exists is touched.
@@ -79,7 +79,7 @@ pub async fn restore(settings: &Settings, part: Part, from: &Path) -> Result<u64
         std::fs::rename(&partial, &to).map_err(failed)?;
         sync(&settings.folder)?;
     }
-    Ok(blobs::copy(&place(&from.join(BLOBS)), &settings.blobs_place()).await?)
+    Ok(blobs::copy(&place(&from.join(BLOBS)), &settings.blobs_place(), &settings.aws).await?)
 }
 
 fn claim(folder: &Path) -> Result<(), Error> {

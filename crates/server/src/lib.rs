@@ -23,10 +23,11 @@ mod ids;
 mod server_info;
 mod watchman;
 
-use blobs::Blobs;
+use blobs::{Aws, Blobs};
 use database::Database;
 use events::News;
 use events::feed::Feed;
+use events::progress::Progress;
 use http::limits::{Limits, Rates};
 use jiff::Timestamp;
 use people::keys;
@@ -38,6 +39,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use volley_plan::news::Window;
 
 /// How long requests under way may take to end when the server stops; an upload can take hours.
 const STOP_MAX: Duration = Duration::from_secs(10);
@@ -52,6 +54,8 @@ pub struct Settings {
     pub database: Option<String>,
     /// `s3://bucket/prefix`, or a folder; by default `blobs` in the folder.
     pub blobs: Option<String>,
+    /// How an S3-compatible store is reached.
+    pub aws: Aws,
     /// What clients call this server in the URLs that it hands out; by default `http://` and the address.
     pub public_url: Option<String>,
     /// The name of the user that a new server has.
@@ -60,6 +64,8 @@ pub struct Settings {
     pub first_key: Option<String>,
     /// How often one may ask.
     pub rates: Rates,
+    /// How long events are kept for whoever comes back.
+    pub events: Window,
 }
 
 impl Settings {
@@ -97,6 +103,8 @@ pub struct State {
     pub blobs: Blobs,
     pub news: News,
     pub feed: Feed,
+    pub progress: Progress,
+    pub window: Window,
     pub schema: graphql::root::Schema,
     pub limits: Limits,
     /// Without a slash at the end.
@@ -140,7 +148,7 @@ impl Server {
         std::fs::create_dir_all(&settings.folder)
             .map_err(|source| StartError::Folder { at: settings.folder.clone(), source })?;
         let database = Database::open(&settings.database_url()).await?;
-        let blobs = Blobs::open(&settings.blobs_place(), &database).await?;
+        let blobs = Blobs::open(&settings.blobs_place(), &settings.aws, &database).await?;
         let token = add_first_user(&database, &settings).await?;
 
         let failed = |source| StartError::Listen { at: settings.listen, source };
@@ -152,12 +160,13 @@ impl Server {
         let public_url = public_url.trim_end_matches('/').to_owned();
         let stop = CancellationToken::new();
         let (schema, limits) = (graphql::root::schema(), Limits::new(settings.rates));
-        let feed = Feed::default();
         let shared = Arc::new(State {
             database,
             blobs,
             news,
-            feed,
+            feed: Feed::default(),
+            progress: Progress::default(),
+            window: settings.events,
             schema,
             limits,
             public_url,
@@ -171,6 +180,10 @@ impl Server {
         tasks.spawn({
             let shared = shared.clone();
             async move { shared.feed.run(&shared.database, &shared.news, &shared.stop).await }
+        });
+        tasks.spawn({
+            let shared = shared.clone();
+            async move { shared.progress.run(&shared).await }
         });
         tasks.close();
         let first_link = token.map(|token| people::sessions::link_url(&shared.public_url, &token));

@@ -1,7 +1,8 @@
-//! Looks after what ends by silence: runs whose process died, items whose agent did.
+//! Looks after what ends by silence: runs whose process died, items whose agent did; and after what has become old: events.
 
 use crate::Shared;
 use crate::agent;
+use crate::events::window;
 use crate::fault::Result;
 use crate::queue::items::{self, Report};
 use crate::run::{self, stream};
@@ -22,7 +23,7 @@ pub async fn watch(shared: Shared, stop: CancellationToken) {
     loop {
         let now = Timestamp::now();
         if let Err(fault) = round(&shared, since, now).await {
-            tracing::warn!(error = fault.message, "a round over silent runs failed");
+            tracing::warn!(error = fault.message, "a round over what is silent or old failed");
         }
         tokio::select! {
             () = stop.cancelled() => return,
@@ -33,7 +34,9 @@ pub async fn watch(shared: Shared, stop: CancellationToken) {
 
 pub async fn round(shared: &Shared, since: Timestamp, now: Timestamp) -> Result<()> {
     end_silent_runs(shared, since, now).await?;
-    give_up_items(shared, since, now).await
+    give_up_items(shared, since, now).await?;
+    window::prune(&shared.database, shared.window, now).await?;
+    Ok(())
 }
 
 async fn end_silent_runs(shared: &Shared, since: Timestamp, now: Timestamp) -> Result<()> {

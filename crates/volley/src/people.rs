@@ -24,7 +24,8 @@ Examples:
   volley team add vision bob member
   volley team show vision
   volley team quota vision --gpus 16
-  volley team remove vision bob";
+  volley team remove vision bob
+  volley team rm vision                              it must have nothing in it";
 const KEY_EXAMPLES: &str = "\
 Examples:
   volley key new laptop                    prints the key, this once
@@ -272,6 +273,9 @@ enum TeamDeed {
     /// Take somebody out of a team
     #[command(after_help = TEAM_EXAMPLES)]
     Remove { team: String, user: String },
+    /// Delete a team that has no runs, queues or artifacts
+    #[command(after_help = TEAM_EXAMPLES)]
+    Rm { name: String },
     /// Replace how much a team may run at a time; without numbers, there is no limit
     #[command(after_help = TEAM_EXAMPLES)]
     Quota {
@@ -305,6 +309,11 @@ impl TeamVerb {
                 TeamDeed::Remove { team: name, user } => {
                     client.delete(&team(&name, &format!("/members/{}", part(&user)))).await?;
                     eprintln!("`{user}` is no longer in `{name}`");
+                    Ok(())
+                }
+                TeamDeed::Rm { name } => {
+                    client.delete(&team(&name, "")).await?;
+                    eprintln!("deleted team `{name}`");
                     Ok(())
                 }
                 TeamDeed::Quota { name, quota } => {

@@ -5,12 +5,15 @@ use crate::home::Home;
 use crate::logging;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
+use jiff::SignedDuration;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
+use volley_plan::news::Window;
 use volley_plan::people::rate::Rate;
 use volley_server::backup::{self, Part};
+use volley_server::blobs::Aws;
 use volley_server::http::limits::Rates;
 use volley_server::{Server, Settings};
 
@@ -38,15 +41,21 @@ pub struct ServerVerb {
     /// postgres://…, or the path of an SQLite file [default: server/volley.db in the home]
     #[arg(long, env = "VOLLEY_DATABASE", hide_env_values = true, value_name = "URL")]
     database: Option<String>,
-    /// s3://bucket/prefix, or a folder [default: server/blobs in the home]
+    /// s3://bucket/prefix, or a folder [default: server/blobs in the home]; AWS_… variables say where and with which keys
     #[arg(long, value_name = "PLACE")]
     blobs: Option<String>,
     /// What clients call this server in the links that it hands out [default: http://ADDRESS]
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
-    /// How many requests a second one API key may send
+    /// How many requests a second one API key may send; each of several replicas counts for itself
     #[arg(long, value_name = "N", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..))]
     requests_per_second: u32,
+    /// For how many days events are kept, so that who comes back can go on where it was
+    #[arg(long, value_name = "N", default_value = "7", value_parser = clap::value_parser!(u32).range(1..))]
+    events_days: u32,
+    /// How many events are kept at most
+    #[arg(long, value_name = "N", default_value = "1000000", value_parser = clap::value_parser!(u32).range(1000..))]
+    events_max: u32,
     /// The name of the user that a new server has
     #[arg(long, value_name = "NAME", default_value = "volley")]
     user: String,
@@ -109,10 +118,15 @@ impl ServerVerb {
             listen: self.listen,
             database: self.database,
             blobs: self.blobs,
+            aws: Aws::from_environment(),
             public_url: self.public_url,
             first_user: self.user,
             first_key: None,
             rates: Rates { key: Rate { per_second, burst: 2.0 * per_second }, ..Rates::default() },
+            events: Window {
+                age_max: SignedDuration::from_hours(24 * i64::from(self.events_days)),
+                count_max: i64::from(self.events_max),
+            },
         };
         if let Some(deed) = self.deed {
             return deed.run(&settings).await;

@@ -235,6 +235,14 @@ mod tests {
         })
     }
 
+    fn any_object() -> impl Strategy<Value = Value> {
+        prop::collection::btree_map("[a-c]", any_json(), 0..4).prop_map(|members| Value::Object(members.into_iter().collect()))
+    }
+
+    fn is_named_list(value: &Value) -> bool {
+        value.as_array().is_some_and(|list| !list.is_empty() && is_named(list))
+    }
+
     proptest! {
         // Laying a config over itself, or over the result again, changes nothing more.
         #[test]
@@ -242,6 +250,46 @@ mod tests {
             let once = merge(&under, &over);
             prop_assert_eq!(merge(&once, &over), once.clone());
             prop_assert_eq!(merge(&Value::Null, &once), once);
+        }
+
+        // LA-Q-8: a patch changes what it names and nothing else, and a `null` takes away.
+        #[test]
+        fn a_patch_changes_what_it_names_and_nothing_else(
+            under in any_object(), over in any_object(), gone in prop::collection::btree_set("[a-c]", 0..3),
+        ) {
+            prop_assert_eq!(merge(&under, &json!({})), under.clone());
+            let mut patch = over.clone();
+            for key in &gone {
+                patch[key.as_str()] = Value::Null;
+            }
+            let merged = merge(&under, &patch);
+            for key in ["a", "b", "c", "name"] {
+                match patch.get(key) {
+                    None => prop_assert_eq!(merged.get(key), under.get(key)),
+                    Some(Value::Null) => prop_assert_eq!(merged.get(key), None),
+                    Some(value) if value.is_object() && under.get(key).is_some_and(Value::is_object) => {
+                        prop_assert_eq!(&merged[key], &merge(&under[key], value));
+                    }
+                    Some(value) if is_named_list(value) => (),
+                    Some(value) => prop_assert_eq!(&merged[key], &without_nulls(value)),
+                }
+            }
+            prop_assert!(!merged.to_string().contains("null"), "no `null` is left: {merged}");
+        }
+
+        // LA-Q-8: of a list by name, every item of both is there once, those of the queue in their places.
+        #[test]
+        fn a_list_by_name_keeps_its_order_and_loses_nobody(
+            below in prop::collection::btree_map("[a-e]", any_object(), 1..4), above in prop::collection::btree_map("[a-e]", any_object(), 1..4),
+        ) {
+            let list = |members: &std::collections::BTreeMap<String, Value>| -> Value {
+                members.iter().map(|(name, value)| { let mut item = value.clone(); item["name"] = json!(name); item }).collect()
+            };
+            let merged = merge(&list(&below), &list(&above));
+            let names: Vec<&str> = merged.as_array().unwrap().iter().map(|item| item["name"].as_str().unwrap()).collect();
+            let added = above.keys().filter(|name| !below.contains_key(*name));
+            let expected: Vec<&str> = below.keys().chain(added).map(String::as_str).collect();
+            prop_assert_eq!(names, expected);
         }
     }
 }

@@ -143,6 +143,13 @@ proptest! {
     }
 }
 
+// LA-T-4: a value is never taken for a template itself.
+#[test]
+fn a_value_that_looks_like_a_token_is_written_as_it_is() {
+    let values = BTreeMap::from([("a".to_owned(), json!("{{b}}")), ("b".to_owned(), json!("secret"))]);
+    assert_eq!(render(&json!({"x": "{{a}}", "y": "-{{a}}-"}), &values), json!({"x": "{{b}}", "y": "-{{b}}-"}));
+}
+
 fn any_variable() -> impl Strategy<Value = Value> {
     let kind = prop::sample::select(vec!["string", "integer", "number", "boolean"]);
     (

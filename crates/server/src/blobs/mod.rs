@@ -3,8 +3,10 @@
 //! Clients put and get them by URLs that carry their own permission: a signature over the method, the path and the time
 //! until which it holds. The signing key is in the database, so every replica knows it.
 
+mod place;
 mod signature;
 
+pub use place::Aws;
 pub use signature::Access;
 
 use crate::args;
@@ -12,11 +14,8 @@ use crate::database::{self, Database};
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _, TryStreamExt as _};
 use md5::{Digest as _, Md5};
-use object_store::aws::AmazonS3Builder;
 use object_store::buffered::BufWriter;
-use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::prefix::PrefixStore;
 use object_store::{GetOptions, GetRange, GetResult, ObjectStore, ObjectStoreExt as _};
 use ring::hmac;
 use std::sync::Arc;
@@ -28,6 +27,20 @@ pub enum Error {
     Folder { at: String, source: std::io::Error },
     #[error("`{at}` is no place for files; hint: a folder, or s3://bucket/prefix")]
     Place { at: String, source: object_store::Error },
+    #[error("there is no bucket `{bucket}`; hint: make it, or name another by --blobs; AWS_REGION and AWS_ENDPOINT say where it is")]
+    NoBucket { bucket: String, source: object_store::Error },
+    #[error(
+        "the bucket `{bucket}` refuses us; hint: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY must be of somebody who may list, \
+         read, write and delete there"
+    )]
+    Credentials { bucket: String, source: object_store::Error },
+    #[error("failed to ask for the bucket `{bucket}`; hint: AWS_REGION and AWS_ENDPOINT say where it is")]
+    Unreachable { bucket: String, source: object_store::Error },
+    #[error(
+        "nobody said within {seconds} s what is in the bucket `{bucket}`; hint: AWS_ENDPOINT says where it is, and without \
+         AWS_ACCESS_KEY_ID the machine itself is asked for keys"
+    )]
+    Silent { bucket: String, seconds: u64 },
     #[error(transparent)]
     Database(#[from] database::Error),
     #[error("failed to store or read `{key}`")]
@@ -57,28 +70,28 @@ pub struct Stored {
 }
 
 impl Blobs {
-    pub async fn open(place: &str, database: &Database) -> Result<Blobs, Error> {
+    pub async fn open(place: &str, aws: &Aws, database: &Database) -> Result<Blobs, Error> {
         let key = hmac::Key::new(hmac::HMAC_SHA256, signature::secret(database).await?.as_bytes());
-        Ok(Blobs { store: open_place(place)?, key })
+        Ok(Blobs { store: place::open(place, aws).await?, key })
     }
 
     /// Stores a stream under a key; what was there before stays until the new bytes are complete.
     pub async fn put(
         &self,
         key: &str,
-        mut bytes: impl Stream<Item = Result<Bytes, axum::Error>> + Unpin,
+        bytes: impl Stream<Item = Result<Bytes, axum::Error>> + Unpin,
     ) -> Result<Stored, Error> {
         let mut writer = BufWriter::new(self.store.clone(), Path::from(key));
-        let mut md5 = Md5::new();
-        let mut size = 0i64;
-        while let Some(chunk) = bytes.next().await {
-            let chunk = chunk.map_err(|source| Error::Upload { key: key.to_owned(), source })?;
-            md5.update(&chunk);
-            size += i64::try_from(chunk.len()).expect("a chunk fits in memory");
-            writer.write_all(&chunk).await.map_err(|source| Error::Write { key: key.to_owned(), source })?;
-        }
+        let stored = match fill(&mut writer, key, bytes).await {
+            Ok(stored) => stored,
+            Err(error) => {
+                // Parts that were sent would be kept, and paid for, without anybody knowing of them.
+                let _ = writer.abort().await;
+                return Err(error);
+            }
+        };
         writer.shutdown().await.map_err(|source| Error::Write { key: key.to_owned(), source })?;
-        Ok(Stored { size, md5: md5.finalize().into() })
+        Ok(stored)
     }
 
     pub async fn get(&self, key: &str, range: Option<GetRange>) -> Result<GetResult, Error> {
@@ -111,9 +124,25 @@ impl Blobs {
     }
 }
 
+async fn fill(
+    writer: &mut BufWriter,
+    key: &str,
+    mut bytes: impl Stream<Item = Result<Bytes, axum::Error>> + Unpin,
+) -> Result<Stored, Error> {
+    let mut md5 = Md5::new();
+    let mut size = 0i64;
+    while let Some(chunk) = bytes.next().await {
+        let chunk = chunk.map_err(|source| Error::Upload { key: key.to_owned(), source })?;
+        md5.update(&chunk);
+        size += i64::try_from(chunk.len()).expect("a chunk fits in memory");
+        writer.write_all(&chunk).await.map_err(|source| Error::Write { key: key.to_owned(), source })?;
+    }
+    Ok(Stored { size, md5: md5.finalize().into() })
+}
+
 /// Copies everything from one place to another; gives how many there were. What is damaged on the way is an error.
-pub async fn copy(from: &str, to: &str) -> Result<u64, Error> {
-    let (source, target) = (open_place(from)?, open_place(to)?);
+pub async fn copy(from: &str, to: &str, aws: &Aws) -> Result<u64, Error> {
+    let (source, target) = (place::open(from, aws).await?, place::open(to, aws).await?);
     let mut count = 0;
     let mut found = source.list(None);
     while let Some(found) = found.next().await {
@@ -130,19 +159,6 @@ pub async fn copy(from: &str, to: &str) -> Result<u64, Error> {
         count += 1;
     }
     Ok(count)
-}
-
-fn open_place(place: &str) -> Result<Arc<dyn ObjectStore>, Error> {
-    let wrong = |source| Error::Place { at: place.to_owned(), source };
-    let Some(rest) = place.strip_prefix("s3://") else {
-        std::fs::create_dir_all(place).map_err(|source| Error::Folder { at: place.to_owned(), source })?;
-        let disk = LocalFileSystem::new_with_prefix(place).map_err(wrong)?;
-        return Ok(Arc::new(disk.with_fsync(true)));
-    };
-    let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-    // Region, endpoint and keys come from the usual AWS_… variables.
-    let store = AmazonS3Builder::from_env().with_bucket_name(bucket).build().map_err(wrong)?;
-    Ok(Arc::new(PrefixStore::new(store, prefix)))
 }
 
 /// Makes the secret once for all replicas.

@@ -4,7 +4,9 @@
 //! become visible, so that whoever has seen event N and asks for what follows misses nothing.
 
 pub mod feed;
+pub mod progress;
 pub mod stream;
+pub mod window;
 
 use crate::args;
 use crate::database::{Dialect, Result, Write};
@@ -37,6 +39,7 @@ impl News {
 }
 
 pub struct Event<'a> {
+    /// Whose members may see it; below zero, a private queue.
     pub entity: i64,
     /// A noun and what became of it: `item.leased`.
     pub kind: &'a str,

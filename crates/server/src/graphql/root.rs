@@ -6,6 +6,7 @@ use crate::artifact::graphql::mutation::ArtifactMutation;
 use crate::artifact::graphql::portfolio::PortfolioMutation;
 use crate::file::graphql::FileMutation;
 use crate::people::graphql::PeopleQuery;
+use crate::people::mutation::PeopleMutation;
 use crate::project::graphql::{ProjectMutation, ProjectQuery};
 use crate::queue::limits::QueueLimitMutation;
 use crate::queue::mutation::QueueMutation;
@@ -25,6 +26,7 @@ pub struct Query(PeopleQuery, ServerQuery, ProjectQuery, AgentQuery, ArtifactQue
 
 #[derive(MergedObject, Default)]
 pub struct Mutation(
+    PeopleMutation,
     ProjectMutation,
     RunMutation,
     FileMutation,

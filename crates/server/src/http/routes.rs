@@ -188,6 +188,7 @@ fn teams() -> Vec<Route> {
         route(Get, "/api/v1/teams", Known, "The teams that one may see", people::teams::list),
         route(Post, "/api/v1/teams", Known, "Make a team", people::teams::create).body("name: string"),
         route(Get, "/api/v1/teams/{team}", Known, "A team, its members and its quota", people::teams::show),
+        route(Delete, "/api/v1/teams/{team}", Known, "Delete a team that has nothing in it", people::teams::delete),
         route(Put, "/api/v1/teams/{team}/quota", Known, "Replace a team's quota", people::teams::set_quota)
             .body("jobs: integer?, gpus: integer?"),
         route(Put, member, Known, "Give somebody a role: viewer, member, admin", people::teams::set_member)

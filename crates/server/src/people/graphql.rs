@@ -6,12 +6,16 @@ use crate::artifact::graphql::registry;
 use crate::fault::{Fault, Result};
 use crate::graphql::Asked as _;
 use crate::graphql::page::PageInfo;
-use crate::graphql::scalars::{DateTime, JsonText};
+use crate::graphql::scalars::{DateTime, Int64, JsonText};
 use crate::ids;
 use crate::project::graphql::{Project, ProjectConnection};
 use crate::project::{self, Path};
 use crate::queue::graphql::DefaultResourceConfig;
 use async_graphql::{Context, Enum, ID, Object, SimpleObject};
+use volley_plan::people::Role;
+
+/// As many as somebody looks through.
+const USERS_MAX: usize = 100;
 
 #[derive(Default)]
 pub struct PeopleQuery;
@@ -34,13 +38,14 @@ impl PeopleQuery {
         Ok(entity.filter(|entity| ctx.caller().may_see(entity.id)).map(Organization))
     }
 
-    /// Exact matches only, and only yourself unless you administer the server: a list of people is not for strangers.
+    /// Whose name or address begins or ends so; only yourself unless you administer the server: a list of people is not
+    /// for strangers.
     async fn users(&self, ctx: &Context<'_>, query: Option<String>) -> Result<Option<UserConnection>> {
         let caller = ctx.caller();
-        let name = query.unwrap_or_else(|| caller.user.username.clone());
-        let found = store::user_by_name(&ctx.shared().database, &name).await?;
-        let seen = found.filter(|user| caller.asker.is_admin || user.id == caller.user.id);
-        Ok(Some(UserConnection { edges: seen.into_iter().map(|user| UserEdge { node: Some(User(user)) }).collect() }))
+        let part = query.unwrap_or_else(|| caller.user.username.clone());
+        let mut found = store::users_like(&ctx.shared().database, &part, USERS_MAX).await?;
+        found.retain(|user| caller.asker.is_admin || user.id == caller.user.id);
+        Ok(Some(UserConnection { edges: found.into_iter().map(|user| UserEdge { node: Some(User(user)) }).collect() }))
     }
 }
 
@@ -121,9 +126,9 @@ pub struct UserEdge {
 
 #[derive(SimpleObject)]
 pub struct ApiKey {
-    id: ID,
-    name: String,
-    description: Option<String>,
+    pub id: ID,
+    pub name: String,
+    pub description: Option<String>,
 }
 
 #[derive(SimpleObject)]
@@ -237,6 +242,74 @@ impl Entity {
     }
     async fn read_only(&self) -> Option<bool> {
         Some(false)
+    }
+    async fn read_only_admin(&self) -> bool {
+        false
+    }
+    /// Whether the name could still be taken.
+    async fn available(&self) -> Option<bool> {
+        Some(false)
+    }
+    async fn photo_url(&self) -> Option<&str> {
+        None
+    }
+    async fn limits(&self) -> Option<JsonText> {
+        Some(JsonText("{}".into()))
+    }
+    async fn private_only(&self) -> bool {
+        true
+    }
+    async fn storage_bytes(&self, ctx: &Context<'_>) -> Result<Int64> {
+        Ok(Int64(store::bytes_of(&ctx.shared().database, self.0.id).await?))
+    }
+    async fn default_access(&self) -> &str {
+        "PRIVATE"
+    }
+    async fn is_paid(&self) -> Option<bool> {
+        Some(false)
+    }
+    /// Those who came last behind: a client that makes a service account looks for it there.
+    async fn members(&self, ctx: &Context<'_>) -> Result<Vec<Member>> {
+        let members = store::member_users(&ctx.shared().database, self.0.id).await?;
+        Ok(members.into_iter().map(|(user, role)| Member { user: User(user), role }).collect())
+    }
+}
+
+/// Somebody in a team.
+pub struct Member {
+    user: User,
+    role: Option<Role>,
+}
+
+#[Object]
+impl Member {
+    async fn id(&self) -> Option<ID> {
+        Some(ids::encode("User", self.user.0.id))
+    }
+    async fn admin(&self) -> Option<bool> {
+        Some(self.role == Some(Role::Admin))
+    }
+    async fn pending(&self) -> Option<bool> {
+        Some(false)
+    }
+    async fn email(&self, ctx: &Context<'_>) -> Option<&str> {
+        self.user.is_open_to(ctx).then_some(self.user.0.email.as_deref()).flatten()
+    }
+    async fn username(&self) -> Option<&str> {
+        Some(&self.user.0.username)
+    }
+    async fn name(&self) -> &str {
+        &self.user.0.name
+    }
+    async fn photo_url(&self) -> Option<&str> {
+        None
+    }
+    async fn account_type(&self) -> Option<&str> {
+        Some(if self.user.0.is_service { "SERVICE" } else { "MEMBER" })
+    }
+    /// Never told again: a key is kept as a digest.
+    async fn api_key(&self) -> Option<&str> {
+        None
     }
 }
 

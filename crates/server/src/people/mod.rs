@@ -4,6 +4,7 @@ pub mod audit;
 pub mod graphql;
 pub mod keyring;
 pub mod keys;
+pub mod mutation;
 pub mod password;
 pub mod rest;
 pub mod sessions;

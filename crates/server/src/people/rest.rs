@@ -73,21 +73,29 @@ pub async fn create(
     Sent(wanted): Sent<UserWanted>,
 ) -> Result<Json<Value>> {
     caller.must(Deed::Administer, caller.user.entity_id, "users")?;
-    check_free(&shared, &wanted.username).await?;
-    let now = Timestamp::now();
     let key = keys::new_key();
-    let mut write = shared.database.write().await?;
     let new = NewUser {
         username: &wanted.username,
         email: wanted.email.as_deref(),
         is_admin: wanted.admin,
         is_service: wanted.service,
     };
-    let user = store::create_user(&mut write, &new, now).await?;
-    store::add_key(&mut write, &NewKey { user, name: "first", key: &key, expires_at: None }, now).await?;
-    audit(&mut write, &caller, "user.create", &wanted.username, now).await?;
-    write.commit().await?;
+    make(&shared, &caller, &new, Some(&key)).await?;
     Ok(Json(json!({ "username": wanted.username, "key": key })))
+}
+
+/// Makes a user, with a first key if one is given, for a caller who may.
+pub async fn make(shared: &Shared, caller: &Caller, new: &NewUser<'_>, key: Option<&str>) -> Result<i64> {
+    check_free(shared, new.username).await?;
+    let now = Timestamp::now();
+    let mut write = shared.database.write().await?;
+    let user = store::create_user(&mut write, new, now).await?;
+    if let Some(key) = key {
+        store::add_key(&mut write, &NewKey { user, name: "first", key, expires_at: None }, now).await?;
+    }
+    audit(&mut write, caller, "user.create", new.username, now).await?;
+    write.commit().await?;
+    Ok(user)
 }
 
 #[derive(Deserialize)]

@@ -106,6 +106,29 @@ pub async fn user_by_name(database: &Database, username: &str) -> Result<Option<
     row.map(|row| user(&row)).transpose()
 }
 
+pub async fn user_by_email(database: &Database, email: &str) -> Result<Option<User>> {
+    let sql = format!("{USERS} WHERE LOWER(u.email) = $1 AND u.deleted_at IS NULL ORDER BY u.id LIMIT 1");
+    let row = database.maybe(sqlx::AssertSqlSafe(sql), args![email.to_lowercase()]).await?;
+    row.map(|row| user(&row)).transpose()
+}
+
+/// Users whose name or address begins or ends so; one that is just so comes first.
+pub async fn users_like(database: &Database, part: &str, limit: usize) -> Result<Vec<User>> {
+    let part = part.to_lowercase();
+    let sql = format!(
+        "{USERS} WHERE u.deleted_at IS NULL AND (SUBSTR(LOWER(u.username), 1, CAST($2 AS INTEGER)) = $1 OR SUBSTR(LOWER(u.email), 1, CAST($2 AS INTEGER)) = $1 \
+         OR SUBSTR(LOWER(u.username), LENGTH(u.username) - CAST($2 AS INTEGER) + 1) = $1 OR SUBSTR(LOWER(u.email), LENGTH(u.email) - CAST($2 AS INTEGER) + 1) = $1) \
+         ORDER BY CASE WHEN LOWER(u.username) = $1 OR LOWER(u.email) = $1 THEN 0 ELSE 1 END, u.username LIMIT $3"
+    );
+    let length = part.chars().count();
+    database.all(sqlx::AssertSqlSafe(sql), args![part, length, limit]).await?.iter().map(user).collect()
+}
+
+pub async fn owner_of_key(database: &Database, key: i64) -> Result<Option<i64>> {
+    let row = database.maybe("SELECT user_id FROM api_keys WHERE id = $1 AND revoked_at IS NULL", args![key]).await?;
+    row.map(|row| row.get("user_id")).transpose()
+}
+
 pub async fn has_users(database: &Database) -> Result<bool> {
     Ok(database.maybe("SELECT id FROM users LIMIT 1", args![]).await?.is_some())
 }
@@ -168,6 +191,32 @@ pub async fn members(database: &Database, entity: i64) -> Result<Vec<(String, St
                WHERE m.entity_id = $1 AND u.deleted_at IS NULL ORDER BY u.username";
     let rows = database.all(sql, args![entity]).await?;
     rows.iter().map(|row| Ok((row.get("username")?, row.get("role")?))).collect()
+}
+
+/// The same, as users, those who came last behind.
+pub async fn member_users(database: &Database, entity: i64) -> Result<Vec<(User, Option<Role>)>> {
+    let sql = "SELECT u.*, e.name AS entity, m.role FROM members m JOIN users u ON u.id = m.user_id \
+               JOIN entities e ON e.id = u.entity_id WHERE m.entity_id = $1 AND u.deleted_at IS NULL ORDER BY u.id";
+    let rows = database.all(sql, args![entity]).await?;
+    rows.iter().map(|row| Ok((user(row)?, Role::named(&row.get::<String>("role")?)))).collect()
+}
+
+/// What an entity's files and artifacts weigh.
+pub async fn bytes_of(database: &Database, entity: i64) -> Result<i64> {
+    let sql = "SELECT CAST((SELECT COALESCE(SUM(f.size), 0) FROM files f JOIN runs r ON r.id = f.run_id \
+               JOIN projects p ON p.id = r.project_id WHERE p.entity_id = $1) \
+               + (SELECT COALESCE(SUM(a.size), 0) FROM artifacts a JOIN collections c ON c.id = a.collection_id \
+               JOIN projects p ON p.id = c.project_id WHERE p.entity_id = $1) AS BIGINT) AS n";
+    database.maybe(sql, args![entity]).await?.map_or(Ok(0), |row| row.get("n"))
+}
+
+/// Deletes a team whose projects are gone.
+pub async fn delete_team(write: &mut Write, team: i64) -> Result<()> {
+    write.run("DELETE FROM resource_configs WHERE entity_id = $1", args![team]).await?;
+    write.run("DELETE FROM quotas WHERE entity_id = $1", args![team]).await?;
+    write.run("DELETE FROM members WHERE entity_id = $1", args![team]).await?;
+    write.run("DELETE FROM entities WHERE id = $1", args![team]).await?;
+    Ok(())
 }
 
 pub async fn role_in(database: &Database, entity: i64, user: i64) -> Result<Option<Role>> {

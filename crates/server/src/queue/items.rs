@@ -17,7 +17,7 @@ pub struct Item {
     pub id: i64,
     pub queue_id: i64,
     pub entity_id: i64,
-    /// Whose members are told of it.
+    /// Whose members are told of it, as `Queue::audience` says.
     pub audience: i64,
     /// Why it is not handed out although it is its turn.
     pub waiting: Option<String>,
@@ -69,7 +69,7 @@ const HELD_MAX: usize = 10_000;
 /// As many of those that wait as an agent can take at once.
 const WAITING_TOLD_MAX: usize = 64;
 
-const ITEMS: &str = "SELECT i.*, p.entity_id, CASE q.access WHEN 'USER' THEN u.entity_id ELSE p.entity_id END AS audience, \
+const ITEMS: &str = "SELECT i.*, p.entity_id, CASE q.access WHEN 'USER' THEN -q.id ELSE p.entity_id END AS audience, \
      (SELECT w.username FROM users w WHERE w.id = i.user_id) AS author, a.name AS agent_name, \
      CASE a.status WHEN 'KILLED' THEN 0 ELSE a.heartbeat_at END AS heard, e.name AS run_entity, h.name AS run_project \
      FROM items i JOIN queues q ON q.id = i.queue_id JOIN projects p ON p.id = q.project_id JOIN users u ON u.id = q.user_id \

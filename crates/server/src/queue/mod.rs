@@ -70,8 +70,14 @@ impl Queue {
         self.access == "USER"
     }
 
-    /// Whose members are told what happens in it: of a private queue, its maker alone.
+    /// Whose members are told what happens in it. A private queue is its own audience, told by its id below zero: who may
+    /// see it is asked when somebody listens.
     pub fn audience(&self) -> i64 {
+        if self.is_private() { -self.id } else { self.entity_id }
+    }
+
+    /// Who is told that it is gone: of a private queue, its maker alone.
+    pub fn mourners(&self) -> i64 {
         if self.is_private() { self.maker_entity } else { self.entity_id }
     }
 

@@ -135,7 +135,7 @@ impl QueueMutation {
             let project = project.ok_or_else(|| Fault::missing("the project"))?;
             let mut write = shared.database.write().await?;
             store::delete(&mut write, queue.id).await?;
-            let deleted = ("queue.deleted", queue.name.as_str(), queue.audience());
+            let deleted = ("queue.deleted", queue.name.as_str(), queue.mourners());
             tell(&mut write, caller, &project, deleted, Timestamp::now()).await?;
             write.commit().await?;
             shared.news.announce();
@@ -249,10 +249,17 @@ impl QueueMutation {
         // The same warning again, ten seconds later, is not news.
         warnings.retain(|known| known.message != input.message || known.stage != input.stage);
         let file_paths = input.file_paths.unwrap_or_default();
-        warnings.push(Report { message: input.message, stage: input.stage, file_paths });
+        let is_news = warnings.len() == item.warnings().len();
+        warnings.push(Report { message: input.message.clone(), stage: input.stage, file_paths });
         let first = warnings.len().saturating_sub(WARNINGS_MAX);
         items::set_warnings(&mut write, item.id, &warnings[first..]).await?;
+        if is_news {
+            let (subject, body) = (ids::encode("RunQueueItem", item.id), serde_json::json!({ "warning": input.message }));
+            let event = events::Event { entity: item.audience, kind: "item.warning", subject: &subject, body };
+            events::record(&mut write, event, Timestamp::now()).await?;
+        }
         write.commit().await?;
+        shared.news.announce();
         Ok(SuccessPayload::of(true))
     }
 

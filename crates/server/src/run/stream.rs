@@ -13,6 +13,7 @@ use crate::fault::{Fault, Result, TRIES_MAX};
 use crate::http::auth::Known;
 use crate::http::{body, json};
 use crate::project::{self, Path};
+use crate::events::progress::Moved;
 use crate::{events, file, queue};
 use axum::extract::{Path as UrlPath, State};
 use axum::response::Response;
@@ -93,12 +94,22 @@ async fn keep(shared: &Shared, project: i64, run: &str, post: &Post, writer: Opt
     let found = store::lock(&mut write, project, run).await?;
     let found = found.ok_or_else(|| Fault::missing(format!("run `{run}`")))?;
     let is_stopped = found.is_stopped;
-    take(&mut write, found, post, writer, Timestamp::now()).await?;
+    let moved = take(&mut write, found, post, writer, Timestamp::now()).await?;
     write.commit().await?;
+    if let Some(moved) = moved {
+        shared.progress.note(moved);
+    }
     Ok(is_stopped)
 }
 
-async fn take(write: &mut Write, run: Run, post: &Post, writer: Option<&Writer>, now: Timestamp) -> Result<()> {
+/// Says how far the run has come, if it has.
+async fn take(
+    write: &mut Write,
+    run: Run,
+    post: &Post,
+    writer: Option<&Writer>,
+    now: Timestamp,
+) -> Result<Option<Moved>> {
     let before = RunState::named(&run.state).unwrap_or(RunState::Running);
     let word = post.word();
     let mut posted = Posted {
@@ -131,12 +142,14 @@ async fn take(write: &mut Write, run: Run, post: &Post, writer: Option<&Writer>,
     if writer.is_some() {
         posted.summary = posted.summary.map(|summary| merged(&run.summary, &summary));
     }
+    let lines = (posted.history_lines, posted.event_lines, posted.log_lines);
+    let has_moved = lines != (run.history_lines, run.event_lines, run.log_lines) || posted.summary.is_some();
     let state = posted.state;
     store::note_post(write, run.id, posted, now).await?;
     if state != before {
         report(write, &run, state, now).await?;
     }
-    Ok(())
+    Ok(has_moved.then(|| Moved::new(&run, lines.0, lines.2)))
 }
 
 fn stream_of(run: &Run, file: &str) -> Option<(Stream, i64)> {

@@ -1,6 +1,6 @@
 //! Sweep agents: an agent says what its runs do, and is told what to run next.
 
-use super::store::{self, Agent as Record};
+use super::store::{self, Agent as Record, Given};
 use super::{Sweep, early, graphql::Agent};
 use crate::Shared;
 use crate::database::Write;
@@ -17,6 +17,7 @@ use rand::RngExt as _;
 use serde_json::{Map, Value, json};
 use volley_plan::people::Deed;
 use volley_plan::run::state::State;
+use volley_plan::sweep::agent::{self, Absent, Standing};
 use volley_plan::sweep::config::{self, Config};
 use volley_plan::sweep::search::{self, Tried};
 
@@ -98,8 +99,7 @@ async fn expect(shared: &Shared, caller: &Caller, id: &str) -> Result<(Record, S
 /// What an agent is told: which of its runs to stop, what to run next, or that there is nothing more.
 async fn commands(shared: &Shared, agent: &Record, sweep: &Sweep, runs: &Map<String, Value>) -> Result<Vec<Value>> {
     let now = Timestamp::now();
-    let running: Vec<&String> =
-        runs.iter().filter(|(_, state)| state.as_str() == Some("running")).map(|(run, _)| run).collect();
+    let running: Vec<&String> = runs.iter().filter(|(_, said)| agent::is_had(said)).map(|(run, _)| run).collect();
     let value = super::yaml(&sweep.config)?;
     let config = config::read(&value).map_err(|error| Fault::bad(error.to_string()))?;
     let given = store::given(&shared.database, sweep).await?;
@@ -108,41 +108,77 @@ async fn commands(shared: &Shared, agent: &Record, sweep: &Sweep, runs: &Map<Str
     let stop = |run: &String| json!({ "type": "stop", "run_id": run });
     let mut write = shared.database.write().await?;
     store::hear(&mut write, agent, now).await?;
+    for given in given.iter().filter(|given| !given.is_confirmed && running.contains(&&given.run_name)) {
+        store::confirm(&mut write, sweep.id, &given.run_name).await?;
+    }
     let commands = match sweep.state.as_str() {
         "PAUSED" => Vec::new(),
         "CANCELED" | "CANCELLED" => running.into_iter().map(stop).chain([json!({ "type": "exit" })]).collect(),
+        // An agent that is told to exit kills what it runs, and what runs may end.
+        _ if !running.is_empty() => running.into_iter().filter(|run| stopped.contains(run)).map(stop).collect(),
         "FINISHED" | "STOPPED" | "CRASHED" => vec![json!({ "type": "exit" })],
-        _ if running.is_empty() => vec![next(&mut write, agent, sweep, &config, now).await?],
-        _ => running.into_iter().filter(|run| stopped.contains(run)).map(stop).collect(),
+        _ => next(&mut write, agent, sweep, &config, now).await?.into_iter().collect(),
     };
     write.commit().await?;
     shared.news.announce();
     Ok(commands)
 }
 
-/// A run that was preempted goes on before a new one begins.
-async fn next(write: &mut Write, agent: &Record, sweep: &Sweep, config: &Config, now: Timestamp) -> Result<Value> {
+/// A run that was preempted goes on, and one that was lost begins again, before a new one begins. Nothing for an agent that
+/// should wait, because others may have lost theirs.
+async fn next(
+    write: &mut Write,
+    agent: &Record,
+    sweep: &Sweep,
+    config: &Config,
+    now: Timestamp,
+) -> Result<Option<Value>> {
     let given = store::given_locked(write, sweep).await?;
+    let command = |kind: &str, run: &str, args: Value| {
+        Ok(Some(json!({ "type": kind, "run_id": run, "program": config.program, "args": args })))
+    };
     if let Some(given) = given.iter().find(|given| given.state.as_deref() == Some(State::Preempted.name()))
         && let Some(run) = given.run_id
     {
         // Until its process begins again it is nobody else's to take.
         run::store::set_state(write, run, State::Pending, now).await?;
         store::hand_over(write, sweep.id, &given.run_name, agent.id).await?;
-        let args: Value = serde_json::from_str(&given.params).unwrap_or_default();
-        return Ok(json!({ "type": "resume", "run_id": given.run_name, "program": config.program, "args": args }));
+        return command("resume", &given.run_name, parameters(given));
+    }
+    let stands = |wanted: Standing| given.iter().find(|given| standing(agent, given, now) == wanted);
+    let run = names::new_id();
+    if let Some(lost) = stands(Standing::Lost) {
+        store::give_again(write, agent, &lost.run_name, &run).await?;
+        return command("run", &run, parameters(lost));
     }
     let tried: Vec<Tried> = given.iter().map(|given| early::tried(config, given)).collect();
     match search::next(config, &tried, &mut || rand::rng().random()) {
         Some(args) => {
-            let run = names::new_id();
             store::add_run(write, agent, &run, &args.to_string()).await?;
             store::set_state(write, sweep.id, "RUNNING", now).await?;
-            Ok(json!({ "type": "run", "run_id": run, "program": config.program, "args": args }))
+            command("run", &run, args)
         }
+        None if stands(Standing::Unsure).is_some() => Ok(None),
         None => {
             store::set_state(write, sweep.id, "FINISHED", now).await?;
-            Ok(json!({ "type": "exit" }))
+            Ok(Some(json!({ "type": "exit" })))
         }
     }
+}
+
+fn parameters(given: &Given) -> Value {
+    serde_json::from_str(&given.params).unwrap_or_default()
+}
+
+fn standing(agent: &Record, given: &Given, now: Timestamp) -> Standing {
+    if given.run_id.is_some() {
+        return Standing::Tried;
+    }
+    let absent = Absent {
+        is_own: given.agent_id == agent.id,
+        is_confirmed: given.is_confirmed,
+        heard: Timestamp::from_microsecond(given.heard_at).unwrap_or(now),
+        times: given.times,
+    };
+    agent::standing(&absent, now)
 }

@@ -108,6 +108,9 @@ pub async fn hear(write: &mut Write, agent: &Agent, now: Timestamp) -> Result<()
     Ok(())
 }
 
+/// The state of a run of which its agent has not spoken yet.
+const GIVEN_OUT: &str = "given";
+
 /// A run that a sweep has given out, as far as it has come.
 #[derive(Clone, Debug)]
 pub struct Given {
@@ -115,13 +118,20 @@ pub struct Given {
     pub agent_id: i64,
     /// JSON text.
     pub params: String,
+    /// Whether its agent has spoken of it.
+    pub is_confirmed: bool,
+    /// How often these parameters were given out.
+    pub times: i64,
+    /// When its agent was heard of.
+    pub heard_at: i64,
     /// The rest is nothing until its process calls `wandb.init`.
     pub run_id: Option<i64>,
     pub state: Option<String>,
     pub summary: Option<String>,
 }
 
-const GIVEN: &str = "SELECT s.run_name, s.agent_id, s.params, r.id AS run_id, r.state, r.summary FROM sweep_runs s \
+const GIVEN: &str = "SELECT s.run_name, s.agent_id, s.params, s.state AS progress, s.times, a.heartbeat_at AS heard_at, \
+               r.id AS run_id, r.state, r.summary FROM sweep_runs s JOIN sweep_agents a ON a.id = s.agent_id \
                LEFT JOIN runs r ON r.project_id = $2 AND r.name = s.run_name WHERE s.sweep_id = $1 ORDER BY r.id, s.run_name";
 
 /// All runs that the sweep has given out, oldest first.
@@ -139,6 +149,9 @@ fn read_given(row: &Row) -> Result<Given> {
         run_name: row.get("run_name")?,
         agent_id: row.get("agent_id")?,
         params: row.get("params")?,
+        is_confirmed: row.get::<String>("progress")? != GIVEN_OUT,
+        times: row.get("times")?,
+        heard_at: row.get("heard_at")?,
         run_id: row.get("run_id")?,
         state: row.get("state")?,
         summary: row.get("summary")?,
@@ -151,6 +164,21 @@ pub async fn runs_of_agent(database: &Database, agent: i64) -> Result<Vec<String
     database.all(sql, args![agent]).await?.iter().map(|row| row.get("run_name")).collect()
 }
 
+/// Its agent has spoken of a run.
+pub async fn confirm(write: &mut Write, sweep: i64, run: &str) -> Result<()> {
+    let sql = "UPDATE sweep_runs SET state = 'running' WHERE sweep_id = $1 AND run_name = $2";
+    write.run(sql, args![sweep, run]).await?;
+    Ok(())
+}
+
+/// Gives the parameters of a run that never came to another, under a new name.
+pub async fn give_again(write: &mut Write, agent: &Agent, lost: &str, run: &str) -> Result<()> {
+    let sql = "UPDATE sweep_runs SET run_name = $3, agent_id = $4, state = $5, times = times + 1 \
+               WHERE sweep_id = $1 AND run_name = $2";
+    write.run(sql, args![agent.sweep_id, lost, run, agent.id, GIVEN_OUT]).await?;
+    Ok(())
+}
+
 /// Another agent goes on with a run.
 pub async fn hand_over(write: &mut Write, sweep: i64, run: &str, agent: i64) -> Result<()> {
     let sql = "UPDATE sweep_runs SET agent_id = $3 WHERE sweep_id = $1 AND run_name = $2";
@@ -159,8 +187,8 @@ pub async fn hand_over(write: &mut Write, sweep: i64, run: &str, agent: i64) -> 
 }
 
 pub async fn add_run(write: &mut Write, agent: &Agent, run: &str, params: &str) -> Result<()> {
-    let sql = "INSERT INTO sweep_runs (sweep_id, run_name, agent_id, params, state) VALUES ($1, $2, $3, $4, 'running')";
-    write.run(sql, args![agent.sweep_id, run, agent.id, params]).await?;
+    let sql = "INSERT INTO sweep_runs (sweep_id, run_name, agent_id, params, state) VALUES ($1, $2, $3, $4, $5)";
+    write.run(sql, args![agent.sweep_id, run, agent.id, params, GIVEN_OUT]).await?;
     Ok(())
 }
 

@@ -44,10 +44,12 @@ fn settings(home: &Home, listen: SocketAddr) -> Settings {
         listen,
         database: None,
         blobs: None,
+        aws: Default::default(),
         public_url: None,
         first_user: user_name(),
         first_key: None,
         rates: Default::default(),
+        events: Default::default(),
     }
 }
 
