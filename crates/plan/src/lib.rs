@@ -16,6 +16,7 @@ pub mod logs;
 pub mod node;
 pub mod object;
 pub mod people;
+pub mod pod_groups;
 pub mod queue;
 pub mod replay;
 pub mod run;
