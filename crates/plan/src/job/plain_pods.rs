@@ -232,7 +232,10 @@ mod tests {
     fn other_pods_are_left_alone() {
         let mut other = pod(json!({}));
         other["spec"]["schedulerName"] = json!("default-scheduler");
-        for pod in [other, pod(json!({"annotations": {keys::GROUP: "mine"}}))] {
+        let theirs = pod(json!({"labels": {"scheduling.x-k8s.io/pod-group": "theirs"}}));
+        let mut member = pod(json!({}));
+        member["spec"]["workloadRef"] = json!({"name": "w", "podGroup": "g"});
+        for pod in [other, pod(json!({"annotations": {keys::GROUP: "mine"}})), theirs, member] {
             assert!(plan(&Observed { pod: &pod, owner: None, groups: &[] }, &["volcano"]).is_empty());
         }
     }
