@@ -35,6 +35,7 @@ const ROOTS: &[(&str, &str)] = &[
     ("authorization.v1", "SelfSubjectAccessReview SubjectAccessReview SelfSubjectRulesReview LocalSubjectAccessReview"),
     ("authentication.v1", "SelfSubjectReview TokenReview TokenRequest"),
     ("scheduling.v1", "PriorityClass"),
+    ("scheduling.v1alpha1", "Workload"),
     ("storage.v1", "StorageClass CSINode CSIDriver CSIStorageCapacity VolumeAttachment"),
     ("policy.v1", "PodDisruptionBudget Eviction"),
     ("autoscaling.v1", "HorizontalPodAutoscaler Scale"),
@@ -45,6 +46,9 @@ const ROOTS: &[(&str, &str)] = &[
     ("resource.v1", "DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice"),
     ("meta.v1", "DeleteOptions Status"),
 ];
+
+/// Fields of the version of Kubernetes that we say we are, which the newer one has no more.
+const EARLIER_FIELDS: &[(&str, &str)] = &[("core.v1.PodSpec", "workloadRef")];
 
 /// Kinds of every group that the sources do not mark as resources.
 const KINDS: &[(&str, &str)] = &[("meta.v1.DeleteOptions", "/v1/DeleteOptions"), ("meta.v1.Status", "/v1/Status")];
@@ -70,8 +74,9 @@ pub fn check() -> Result<()> {
 }
 
 fn table() -> Result<String> {
+    let openapi = source_of("k8s-openapi")?;
     let sources = Sources {
-        openapi: openapi::read(&source_of("k8s-openapi")?.join("v1_36"))?,
+        openapi: joined(openapi::read(&openapi.join("v1_36"))?, openapi::read(&openapi.join("v1_35"))?),
         protobuf: protobuf::read(&source_of("k8s-pb")?)?,
         go: Go::read(include_str!("gen_types/go.txt")),
     };
@@ -82,6 +87,20 @@ fn table() -> Result<String> {
         write_struct(&mut table, name, &sources, &defaults)?;
     }
     Ok(table)
+}
+
+/// The newer types, with those and the fields that only the earlier ones have.
+fn joined(mut openapi: Openapi, earlier: Openapi) -> Openapi {
+    for (name, schema) in earlier {
+        match openapi.get_mut(&name) {
+            None => drop(openapi.insert(name, schema)),
+            Some(known) => {
+                let is_kept = |field: &str| EARLIER_FIELDS.contains(&(name.as_str(), field));
+                known.fields.extend(schema.fields.into_iter().filter(|(field, _)| is_kept(field)));
+            }
+        }
+    }
+    openapi
 }
 
 /// The `src` folder of a locked package, found through cargo.

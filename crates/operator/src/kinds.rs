@@ -105,7 +105,8 @@ pub static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(|| {
             plural: plural.to_owned(),
         }
     };
-    let volcano = volcano::kinds::KINDS.iter().map(|row| {
+    // HyperNodes are the scheduler's.
+    let volcano = volcano::kinds::KINDS.iter().filter(|row| row.kind != "HyperNode").map(|row| {
         let api_version = format!("{}/{}", row.group, row.version);
         (resource(&api_version, row.kind, row.plural), row.is_namespaced, Source::Custom, None)
     });

@@ -17,6 +17,7 @@ pub mod news;
 pub mod node;
 pub mod object;
 pub mod people;
+pub mod pod_groups;
 pub mod queue;
 pub mod replay;
 pub mod run;

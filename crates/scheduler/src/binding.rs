@@ -3,11 +3,11 @@
 
 use crate::calls::{Calls, Refusal};
 use crate::events;
-use crate::kinds::GROUPS;
+use crate::groups::GroupWrite;
 use crate::metrics::Metrics;
 use crate::shell::{Outcome as Settled, Shell};
 use futures::future::join_all;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +24,17 @@ const REST_MIN: Duration = Duration::from_millis(10);
 const REST_MAX: Duration = Duration::from_secs(30);
 const DOMAIN: &str = "volcano.sh/job-allocated-hypernode";
 
+/// So long a gang of which a bind failed has to be completed, for instance with a pod in the place of one that was
+/// deleted in between; then what was bound of it is given back.
+const PART_GRACE: Duration = Duration::from_secs(1);
+
+/// What was bound of a gang by a batch of which another bind failed, and when it is given back.
+#[derive(Debug)]
+pub struct Part {
+    pub pods: Vec<Member>,
+    pub until: Instant,
+}
+
 /// A gang of which binds failed, how often in a row, and until when it is left alone.
 #[derive(Debug, Clone, Copy)]
 pub struct Failing {
@@ -34,6 +45,7 @@ pub struct Failing {
 #[derive(Debug)]
 pub struct Outcome {
     gang: Key,
+    bound: Vec<Member>,
     /// Those that failed with the reason, and those that were not begun.
     failed: Vec<(Member, Option<Refusal>)>,
 }
@@ -53,9 +65,9 @@ struct Batch {
     gang: Key,
     deeds: Vec<Deed>,
     /// What is written into the group first.
-    mark: Option<Value>,
+    mark: Option<GroupWrite>,
     /// The group has run before, and says so still. While it does, nobody could tell that it was bound in part.
-    restarts: Option<Value>,
+    restarts: Option<GroupWrite>,
 }
 
 impl Shell {
@@ -95,14 +107,16 @@ impl Shell {
         let group = gang.and_then(|gang| gang.group.as_ref());
         let uid = group.map(|group| group.uid.to_string());
         let mark = domain.map(|domain| json!({"metadata": {"uid": uid, "annotations": {DOMAIN: domain}}}));
+        let mark = mark.map(|patch| self.group_write(key, patch));
         let has_run = group.is_some_and(|group| !matches!(group.phase, Phase::Pending | Phase::Inqueue));
         let restarts = gang.filter(|gang| has_run && gang.ready == 0);
         let restarts = restarts.map(|_| json!({"metadata": {"uid": uid}, "status": {"phase": "Inqueue"}}));
+        let restarts = restarts.map(|patch| self.group_write(key, patch));
         Batch { gang: key.clone(), deeds: Vec::new(), mark, restarts }
     }
 
     pub fn settle_binds(&mut self, outcome: Outcome) {
-        let Outcome { gang, failed } = outcome;
+        let Outcome { gang, bound, failed } = outcome;
         let left = self.binding.get(&gang).map_or(0, |count| count.saturating_sub(1));
         match left {
             0 => drop(self.binding.remove(&gang)),
@@ -130,6 +144,11 @@ impl Shell {
                 self.tell_pod(&note);
             }
         }
+        if !bound.is_empty() {
+            let part =
+                self.parts.entry(gang.clone()).or_insert(Part { pods: Vec::new(), until: Instant::now() + PART_GRACE });
+            part.pods.extend(bound);
+        }
         self.failing.insert(gang, Failing { count, rests_until: Some(until) });
     }
 
@@ -148,26 +167,25 @@ struct Tools {
 
 async fn carry_out(batch: Batch, tools: &Tools) -> Outcome {
     let Batch { gang, deeds, mark, restarts } = batch;
-    if let Err(refusal) = write_marks(&gang, mark, restarts, &tools.calls).await {
-        let failed = deeds.into_iter().map(|deed| (deed.pod, Some(refusal.clone()))).collect();
-        return Outcome { gang, failed };
+    for write in mark.iter().chain(&restarts) {
+        if let Err(refusal) = tools.calls.write_group(write).await {
+            let failed = deeds.into_iter().map(|deed| (deed.pod, Some(refusal.clone()))).collect();
+            return Outcome { gang, bound: Vec::new(), failed };
+        }
     }
     let has_failed = AtomicBool::new(false);
     let results = join_all(deeds.into_iter().map(|deed| perform(deed, &has_failed, tools))).await;
-    Outcome { gang, failed: results.into_iter().filter_map(Result::err).collect() }
+    let mut outcome = Outcome { gang, bound: Vec::new(), failed: Vec::new() };
+    for result in results {
+        match result {
+            Ok(pod) => outcome.bound.push(pod),
+            Err(failed) => outcome.failed.push(failed),
+        }
+    }
+    outcome
 }
 
-async fn write_marks(gang: &Key, mark: Option<Value>, restarts: Option<Value>, calls: &Calls) -> Result<(), Refusal> {
-    if let Some(patch) = mark {
-        calls.patch(GROUPS, gang, &patch).await?;
-    }
-    if let Some(patch) = restarts {
-        calls.patch_status(GROUPS, gang, &patch).await?;
-    }
-    Ok(())
-}
-
-async fn perform(deed: Deed, has_failed: &AtomicBool, tools: &Tools) -> Result<(), (Member, Option<Refusal>)> {
+async fn perform(deed: Deed, has_failed: &AtomicBool, tools: &Tools) -> Result<Member, (Member, Option<Refusal>)> {
     // It is never closed.
     let _permit = tools.permits.acquire().await;
     if has_failed.load(Ordering::Relaxed) {
@@ -177,7 +195,7 @@ async fn perform(deed: Deed, has_failed: &AtomicBool, tools: &Tools) -> Result<(
         Ok(()) => {
             tools.metrics.bound(deed.since.elapsed());
             tools.reporter.report(events::bound(&deed.pod, &deed.node, deed.component));
-            Ok(())
+            Ok(deed.pod)
         }
         Err(refusal) => {
             has_failed.store(true, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! Calls on the API: binds, evictions, patches. Each ends within a time limit, so that one that hangs is one that failed.
 
-use crate::kinds::{KINDS, PODS, Row};
+use crate::kinds::{KINDS, PODS, Presence, Row};
 use http::{Method, Request};
 use jiff::Timestamp;
 use kube::Client;
@@ -15,7 +15,6 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Who is named as the writer of fields.
 const MANAGER: &str = "volley-scheduler";
 const MERGE: &str = "application/merge-patch+json";
-/// Joins lists of conditions by their types, so that nobody's condition is lost.
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
 /// Why a call came to nothing.
@@ -102,13 +101,14 @@ impl Calls {
         let main = KINDS[row].path(&key.namespace, &key.name);
         let own = format!("{main}/status");
         let (first, second) = if KINDS[row].has_status() { (&own, &main) } else { (&main, &own) };
-        match self.call(Method::PATCH, first, MERGE, patch).await {
-            Ok(answer) if KINDS[row].is_custom && answer["status"]["phase"] != patch["status"]["phase"] => {
+        let is_defined = KINDS[row].presence == Presence::Defined;
+        // Joins lists of conditions by their types, so that nobody's is lost; definitions do not know it.
+        let content = if KINDS[row].presence == Presence::Switched { STRATEGIC } else { MERGE };
+        match self.call(Method::PATCH, first, content, patch).await {
+            Ok(answer) if is_defined && !has_taken(&answer, patch) => {
                 self.call(Method::PATCH, second, MERGE, patch).await
             }
-            Err(Refusal { code: 404, .. }) if KINDS[row].is_custom => {
-                self.call(Method::PATCH, second, MERGE, patch).await
-            }
+            Err(Refusal { code: 404, .. }) if is_defined => self.call(Method::PATCH, second, MERGE, patch).await,
             other => other,
         }
     }
@@ -121,5 +121,35 @@ impl Calls {
     pub async fn patch_event(&self, namespace: &str, name: &str, patch: &Value) -> Result<(), Refusal> {
         let path = format!("/api/v1/namespaces/{namespace}/events/{name}");
         self.call(Method::PATCH, &path, MERGE, patch).await.map(drop)
+    }
+}
+
+/// Whether what a write returned has the status that a merge patch asks for.
+fn has_taken(answer: &Value, patch: &Value) -> bool {
+    fn is_in(answer: &Value, patch: &Value) -> bool {
+        match patch {
+            Value::Object(patch) => patch.iter().all(|(key, value)| is_in(&answer[key.as_str()], value)),
+            other => answer == other,
+        }
+    }
+    patch.get("status").is_none_or(|status| is_in(&answer["status"], status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_that_was_left_as_it_was_is_noticed() {
+        let answer = json!({"metadata": {"name": "g"}, "status": {"phase": "Inqueue", "allocated": {"cpu": "1"}}});
+        for (patch, taken) in [
+            (json!({"metadata": {"annotations": {"a": "b"}}}), true),
+            (json!({"status": {"phase": "Inqueue"}}), true),
+            (json!({"status": {"allocated": {"cpu": "1", "memory": null}}}), true),
+            (json!({"status": {"phase": "Running"}}), false),
+            (json!({"status": {"conditions": [{"type": "Scheduled"}]}}), false),
+        ] {
+            assert_eq!(has_taken(&answer, &patch), taken, "{patch}");
+        }
     }
 }

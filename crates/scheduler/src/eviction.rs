@@ -2,16 +2,17 @@
 //!
 //! The loop waits for it, so that the next placement counts with what leaves and takes nobody else's room.
 
+use crate::binding::Part;
 use crate::calls::{Calls, Refusal};
 use crate::events;
 use crate::shell::{RETRY_PAUSE, Shell};
 use futures::StreamExt;
 use futures::stream;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::time::Instant;
-use volley_plan::gang::objects::Key;
+use volley_plan::gang::objects::{Key, Phase, State};
 use volley_plan::gang::torn::torn;
 use volley_plan::gang::victims::Cause;
 use volley_plan::gang::{Evict, Member, Placement};
@@ -59,7 +60,8 @@ impl Shell {
         true
     }
 
-    fn evictions(&self, placement: &Placement) -> Vec<Eviction> {
+    fn evictions(&mut self, placement: &Placement) -> Vec<Eviction> {
+        let late = self.late_parts(placement);
         let victims = placement.evict.iter().map(|evict| Eviction {
             pod: evict.pod.clone(),
             message: message(evict),
@@ -73,14 +75,39 @@ impl Shell {
             .filter(|(_, failing)| is_failing(failing.count))
             .map(|(gang, _)| gang.clone())
             .collect();
-        let parts = torn(&self.view.snapshot, placement, &failing).into_iter();
-        let parts = parts.filter(|(gang, _)| !self.binding.contains_key(gang)).flat_map(|(gang, pods)| {
+        let mut parts: BTreeMap<Key, BTreeSet<Member>> = BTreeMap::new();
+        for (gang, pods) in torn(&self.view.snapshot, placement, &failing).into_iter().chain(late) {
+            parts.entry(gang).or_default().extend(pods);
+        }
+        let parts = parts.into_iter().filter(|(gang, _)| !self.binding.contains_key(gang)).flat_map(|(gang, pods)| {
             let message = format!(
                 "gang {gang} could be placed only in part; what was placed of it is given back, and it starts when all of it fits"
             );
             pods.into_iter().map(move |pod| Eviction { pod, message: message.clone(), component: "volcano", is_given_back: true })
         });
         victims.chain(parts).collect()
+    }
+
+    /// What was bound of gangs of which another bind failed, and that were not completed in time: `torn` takes them for
+    /// gangs that have lost a pod, because one was deleted in between.
+    fn late_parts(&mut self, placement: &Placement) -> Vec<(Key, Vec<Member>)> {
+        let now = Instant::now();
+        let is_short = |gang: &Key| placement.waiting.get(gang).is_some_and(|waiting| !waiting.has_minimum);
+        let (binding, snapshot) = (&self.binding, &self.view.snapshot);
+        self.parts.retain(|gang, _| binding.contains_key(gang) || is_short(gang));
+        let is_late = |gang: &Key, part: &mut Part| part.until <= now && !binding.contains_key(gang);
+        let late = self.parts.extract_if(.., is_late).map(|(gang, part)| (gang, part.pods));
+        let has_run = |gang: &Key| {
+            let group = snapshot.gangs.find(gang).and_then(|gang| snapshot.gangs[gang].group.as_ref());
+            group.is_none_or(|group| !matches!(group.phase, Phase::Pending | Phase::Inqueue))
+        };
+        let is_placed = |pod: &Member| {
+            let known = snapshot.pods.find(&pod.key).map(|pod| &snapshot.pods[pod]);
+            known.is_some_and(|known| known.uid == pod.uid && matches!(known.state, State::Bound | State::Running))
+        };
+        late.filter(|(gang, _)| !has_run(gang))
+            .map(|(gang, pods)| (gang, pods.into_iter().filter(is_placed).collect()))
+            .collect()
     }
 }
 

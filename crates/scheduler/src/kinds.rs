@@ -1,8 +1,9 @@
 //! The kinds that the scheduler watches, as a table: where they are served, and what the snapshot takes them for.
 
 use kube::api::ApiResource;
-use volley_api::volcano::kinds::KINDS as VOLCANO;
+use volley_api::volcano::kinds::{KINDS as VOLCANO, Kind as Volcano};
 use volley_plan::gang::snapshot::Kind as SeenAs;
+use volley_plan::pod_groups::{Origin, SERVED};
 
 /// Where a kind is in the table.
 pub type Row = usize;
@@ -14,17 +15,31 @@ pub struct Kind {
     pub name: &'static str,
     plural: &'static str,
     is_namespaced: bool,
-    /// Defined by a CustomResourceDefinition, which may be missing.
-    pub is_custom: bool,
+    pub presence: Presence,
+}
+
+/// Whether a cluster serves a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    Always,
+    /// While a CustomResourceDefinition defines it.
+    Defined,
+    /// If the server was told to, when it started.
+    Switched,
 }
 
 const fn kind(
     seen_as: SeenAs,
     (api_version, name, plural): (&'static str, &'static str, &'static str),
     is_namespaced: bool,
-    is_custom: bool,
+    presence: Presence,
 ) -> Kind {
-    Kind { seen_as, api_version, name, plural, is_namespaced, is_custom }
+    Kind { seen_as, api_version, name, plural, is_namespaced, presence }
+}
+
+/// PodGroups of others than Volcano.
+const fn groups(served: usize, presence: Presence) -> Kind {
+    kind(SeenAs::PodGroup, (SERVED[served].0, "PodGroup", "podgroups"), true, presence)
 }
 
 pub const PODS: Row = 0;
@@ -32,21 +47,36 @@ pub const GROUPS: Row = 1;
 pub const QUEUES: Row = 2;
 
 const SCHEDULING: &str = volley_api::volcano::SCHEDULING;
+const WORKLOADS: &str = "scheduling.k8s.io/v1alpha1";
 
-pub const KINDS: [Kind; 13] = [
-    kind(SeenAs::Pod, ("v1", "Pod", "pods"), true, false),
-    kind(SeenAs::PodGroup, (SCHEDULING, "PodGroup", "podgroups"), true, true),
-    kind(SeenAs::Queue, (SCHEDULING, "Queue", "queues"), false, true),
-    kind(SeenAs::Node, ("v1", "Node", "nodes"), false, false),
-    kind(SeenAs::PriorityClass, ("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses"), false, false),
-    kind(SeenAs::DisruptionBudget, ("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"), true, false),
-    kind(SeenAs::Claim, ("v1", "PersistentVolumeClaim", "persistentvolumeclaims"), true, false),
-    kind(SeenAs::Volume, ("v1", "PersistentVolume", "persistentvolumes"), false, false),
-    kind(SeenAs::StorageClass, ("storage.k8s.io/v1", "StorageClass", "storageclasses"), false, false),
-    kind(SeenAs::Namespace, ("v1", "Namespace", "namespaces"), false, false),
-    kind(SeenAs::ResourceQuota, ("v1", "ResourceQuota", "resourcequotas"), true, false),
-    kind(SeenAs::HyperNode, ("topology.volcano.sh/v1alpha1", "HyperNode", "hypernodes"), false, true),
-    kind(SeenAs::Numatopology, ("nodeinfo.volcano.sh/v1alpha1", "Numatopology", "numatopologies"), false, true),
+pub const KINDS: [Kind; 17] = [
+    kind(SeenAs::Pod, ("v1", "Pod", "pods"), true, Presence::Always),
+    kind(SeenAs::PodGroup, (SCHEDULING, "PodGroup", "podgroups"), true, Presence::Defined),
+    kind(SeenAs::Queue, (SCHEDULING, "Queue", "queues"), false, Presence::Defined),
+    kind(SeenAs::Node, ("v1", "Node", "nodes"), false, Presence::Always),
+    kind(SeenAs::PriorityClass, ("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses"), false, Presence::Always),
+    kind(
+        SeenAs::DisruptionBudget,
+        ("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+        true,
+        Presence::Always,
+    ),
+    kind(SeenAs::Claim, ("v1", "PersistentVolumeClaim", "persistentvolumeclaims"), true, Presence::Always),
+    kind(SeenAs::Volume, ("v1", "PersistentVolume", "persistentvolumes"), false, Presence::Always),
+    kind(SeenAs::StorageClass, ("storage.k8s.io/v1", "StorageClass", "storageclasses"), false, Presence::Always),
+    kind(SeenAs::Namespace, ("v1", "Namespace", "namespaces"), false, Presence::Always),
+    kind(SeenAs::ResourceQuota, ("v1", "ResourceQuota", "resourcequotas"), true, Presence::Always),
+    kind(SeenAs::HyperNode, ("topology.volcano.sh/v1alpha1", "HyperNode", "hypernodes"), false, Presence::Defined),
+    kind(
+        SeenAs::Numatopology,
+        ("nodeinfo.volcano.sh/v1alpha1", "Numatopology", "numatopologies"),
+        false,
+        Presence::Defined,
+    ),
+    groups(1, Presence::Defined),
+    groups(2, Presence::Switched),
+    groups(3, Presence::Switched),
+    kind(SeenAs::Workload, (WORKLOADS, "Workload", "workloads"), true, Presence::Switched),
 ];
 
 impl Kind {
@@ -68,9 +98,20 @@ impl Kind {
         format!("/{root}/{}/{scope}{}/{name}", self.api_version, self.plural)
     }
 
+    pub fn api_version(&self) -> &'static str {
+        self.api_version
+    }
+
+    /// Whose its groups are, if it is a kind of them.
+    pub fn origin(&self) -> Origin {
+        let served = SERVED.iter().find(|(api_version, _)| *api_version == self.api_version);
+        served.map_or(Origin::Volcano, |(_, origin)| *origin)
+    }
+
     /// Whether its status is a resource of its own: for a kind of Volcano's the table of its definitions knows (API-4).
     pub fn has_status(&self) -> bool {
-        VOLCANO.iter().find(|row| row.kind == self.name).is_none_or(|row| row.has_status)
+        let is_same = |row: &&Volcano| row.kind == self.name && self.api_version.starts_with(row.group);
+        VOLCANO.iter().find(is_same).is_none_or(|row| row.has_status)
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! The embedded cluster hosts it for all pods, the operator on any other cluster for those that ask for `volcano` or
 //! `volley`. Reading order: `kinds`, `watch` (what is observed), `view` (what is known), `shell` (the loop), `binding`,
-//! `eviction`, `telling` (what it does), `calls`, `events`; `policy` is how to place, `metrics` what was done.
+//! `eviction`, `telling`, `pace`, `groups` (what it does), `calls`, `events`; `policy` is how to place, `metrics` what was done.
 
 mod kinds;
 mod watch;
@@ -12,6 +12,8 @@ mod shell;
 mod binding;
 mod eviction;
 mod telling;
+mod groups;
+mod pace;
 mod calls;
 mod events;
 pub mod metrics;
@@ -30,6 +32,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use view::View;
 use volley_plan::aside;
+use volley_plan::gang::policy::built_in;
 use volley_plan::gang::snapshot::Snapshot;
 use volley_turns::events::Reporter;
 
@@ -112,7 +115,7 @@ async fn others_changed(options: &mut Options, served: &[&'static str]) {
 
 async fn work(client: Client, options: Options, served: Vec<&'static str>) {
     let plain: &[&str] = if options.is_only_scheduler { &PLAIN_SCHEDULERS } else { &[] };
-    let snapshot = Snapshot::new(policy::built_in(), &served, plain);
+    let snapshot = Snapshot::new(built_in(), &served, plain);
     let calls = Calls::new(client.clone());
     let (reporter, waiting) = Reporter::new();
     let reporter = Arc::new(reporter);

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use volley_plan::control::{self, EventType, Target};
-use volley_plan::gang::policy::Policy;
+use volley_plan::gang::policy::{Policy, built_in};
 use volley_turns::events::Reporter;
 
 pub const NAMESPACE: &str = "volcano-system";
@@ -30,14 +30,6 @@ pub enum Source {
     #[default]
     ConfigMap,
     File(PathBuf),
-}
-
-/// The policy where nobody has written one: ours, without a door.
-///
-/// A gang is let in at once, so that its pods exist: they are what others are evicted for, and what says why it waits. A
-/// configuration with the action `enqueue` has the door back.
-pub fn built_in() -> Policy {
-    Policy { enqueues: false, ..Policy::default() }
 }
 
 /// Tells of the policy, now and whenever it changes.

@@ -3,10 +3,11 @@
 //!
 //! Binds and status writes are under way while the next placement is planned; what is assumed of them is in the view.
 
-use crate::binding::{self, Failing};
+use crate::binding::{self, Failing, Part};
 use crate::calls::{Calls, Refusal};
 use crate::kinds::{PODS, Row};
 use crate::metrics::Metrics;
+use crate::pace::Told;
 use crate::view::View;
 use crate::watch::News;
 use jiff::Timestamp;
@@ -59,6 +60,9 @@ pub struct Shell {
     /// Per gang, how many batches of binds are under way.
     pub binding: BTreeMap<Key, usize>,
     pub failing: BTreeMap<Key, Failing>,
+    pub parts: BTreeMap<Key, Part>,
+    /// What groups were told last.
+    pub told: BTreeMap<Key, Told>,
     /// Statuses that are being written.
     pub writing: BTreeSet<(Row, Key)>,
     /// Whether something was left out because it was being written.
@@ -82,6 +86,8 @@ impl Shell {
             writes: Arc::new(Semaphore::new(WRITES_MAX)),
             binding: BTreeMap::new(),
             failing: BTreeMap::new(),
+            parts: BTreeMap::new(),
+            told: BTreeMap::new(),
             writing: BTreeSet::new(),
             has_left_out: false,
             place_at: None,
@@ -152,6 +158,13 @@ impl Shell {
     }
 
     fn settle_write(&mut self, row: Row, key: Key, answer: Result<Value, Refusal>) {
+        if answer.is_err() {
+            // Nobody was told, nor heard of an event.
+            match (row == PODS, self.view.pending.get_mut(&key)) {
+                (true, Some(pending)) => pending.told = None,
+                _ => drop(self.told.remove(&key)),
+            }
+        }
         match answer {
             Ok(object) => self.view.learn(row, &object),
             // What is true of it now is told after the news of it, which is under way.
@@ -197,7 +210,8 @@ impl Shell {
         let after = second.and_then(|second| u64::try_from(second - now.as_second()).ok());
         let named = after.map(|after| Instant::now() + Duration::from_secs(after));
         let rested = self.failing.values().filter_map(|failing| failing.rests_until);
-        self.place_at = self.place_at.into_iter().chain(named).chain(rested).min();
+        let given_back = self.parts.values().map(|part| part.until);
+        self.place_at = self.place_at.into_iter().chain(named).chain(rested).chain(given_back).min();
         self.placement = placement;
         // Pods for which room is being made are told so at once: that keeps it for them.
         self.report_at = if has_evicted { Some(Instant::now()) } else { self.report_at };

@@ -4,6 +4,7 @@
 //! bind is assumed from the moment that it is decided, until the watch confirms it or it fails.
 
 use crate::kinds::{KINDS, PODS, QUEUES, Row};
+use crate::pace::Told;
 use crate::watch::News;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -15,6 +16,8 @@ use volley_api::kube::{at, text};
 use volley_plan::gang::Member;
 use volley_plan::gang::objects::Key;
 use volley_plan::gang::snapshot::{Kind, Snapshot};
+use volley_plan::pod_groups::pod_in_volcanos_words;
+use volley_plan::why::history::Kept;
 
 /// The queue of pods that name none. It is as good as there before its object is made (QC-1).
 const DEFAULT_QUEUE: &str = "default";
@@ -34,6 +37,7 @@ struct Known {
 pub struct Pending {
     pub object: Value,
     pub since: Instant,
+    pub told: Option<Told>,
 }
 
 #[derive(Debug)]
@@ -48,6 +52,10 @@ pub struct View {
     assumed: HashMap<Arc<str>, Arc<str>>,
     /// Per queue, what its status says that it holds.
     pub told_allocated: BTreeMap<String, Value>,
+    /// Per group, which kind it is of.
+    pub groups: BTreeMap<Key, Row>,
+    /// Per group, for what it has waited, if it ever has.
+    pub histories: BTreeMap<Key, Kept>,
 }
 
 impl View {
@@ -60,6 +68,8 @@ impl View {
             unlisted: (0..KINDS.len()).collect(),
             assumed: HashMap::new(),
             told_allocated: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            histories: BTreeMap::new(),
         };
         view.keep_default_queue();
         view
@@ -140,10 +150,28 @@ impl View {
             let allocated = at(object, "status.allocated").cloned().unwrap_or_default();
             self.told_allocated.insert(text(object, "metadata.name").to_owned(), allocated);
         }
+        if KINDS[row].seen_as == Kind::PodGroup {
+            return !is_same && self.see_group(row, object);
+        }
         if !is_same {
             self.snapshot.see(KINDS[row].seen_as, object);
         }
         !is_same
+    }
+
+    fn see_group(&mut self, row: Row, object: &Value) -> bool {
+        let key = key_of(object);
+        // Of two groups with one name the first kind in the table counts.
+        if self.groups.get(&key).is_some_and(|known| *known < row) {
+            return false;
+        }
+        self.groups.insert(key.clone(), row);
+        match Kept::of(object) {
+            Some(kept) => drop(self.histories.insert(key, kept)),
+            None => drop(self.histories.remove(&key)),
+        }
+        self.snapshot.see(Kind::PodGroup, &KINDS[row].origin().in_volcanos_words(object));
+        true
     }
 
     fn see_pod(&mut self, object: &Value, is_same: bool) -> bool {
@@ -154,8 +182,8 @@ impl View {
         if is_ours && node.is_empty() {
             let known =
                 self.pending.remove(&key).filter(|known| known.object["metadata"]["uid"] == object["metadata"]["uid"]);
-            let since = known.map_or_else(Instant::now, |known| known.since);
-            self.pending.insert(key.clone(), Pending { object: object.clone(), since });
+            let (since, told) = known.map_or_else(|| (Instant::now(), None), |known| (known.since, known.told));
+            self.pending.insert(key.clone(), Pending { object: object.clone(), since, told });
             if !is_same {
                 self.show_pending(&key);
             }
@@ -164,7 +192,7 @@ impl View {
         self.pending.remove(&key);
         let assumed = self.assumed.remove(text(object, "metadata.uid"));
         if !is_same {
-            self.snapshot.see(Kind::Pod, object);
+            self.snapshot.see(Kind::Pod, &pod_in_volcanos_words(object));
         }
         // What has come as it was assumed is no news.
         let is_expected =
@@ -175,14 +203,11 @@ impl View {
     /// Has the snapshot see a pending pod, on the node that it is being bound to.
     fn show_pending(&mut self, key: &Key) {
         let Some(pending) = self.pending.get(key) else { return };
-        match self.assumed.get(text(&pending.object, "metadata.uid")) {
-            None => self.snapshot.see(Kind::Pod, &pending.object),
-            Some(node) => {
-                let mut bound = pending.object.clone();
-                bound["spec"]["nodeName"] = (**node).into();
-                self.snapshot.see(Kind::Pod, &bound);
-            }
+        let mut pod = pod_in_volcanos_words(&pending.object);
+        if let Some(node) = self.assumed.get(text(&pending.object, "metadata.uid")) {
+            pod.to_mut()["spec"]["nodeName"] = (**node).into();
         }
+        self.snapshot.see(Kind::Pod, &pod);
     }
 
     fn forget(&mut self, row: Row, place: &str, uid: &str) {
@@ -194,9 +219,17 @@ impl View {
         }
         self.known[row].remove(place);
         let (namespace, name) = place.split_once('/').unwrap_or(("", place));
+        let key = Key { namespace: namespace.into(), name: name.into() };
+        if KINDS[row].seen_as == Kind::PodGroup {
+            if self.groups.get(&key) != Some(&row) {
+                return;
+            }
+            self.groups.remove(&key);
+            self.histories.remove(&key);
+        }
         self.snapshot.forget(KINDS[row].seen_as, namespace, name);
         if row == PODS {
-            self.pending.remove(&Key { namespace: namespace.into(), name: name.into() });
+            self.pending.remove(&key);
         }
         if row == QUEUES {
             self.told_allocated.remove(name);
@@ -358,5 +391,27 @@ mod tests {
         assert_eq!(view.snapshot.queues["default"].weight, 7);
         view.take(News::Gone(QUEUES, queue));
         assert_eq!(view.snapshot.queues["default"].weight, 1);
+    }
+
+    #[test]
+    fn of_two_groups_with_one_name_volcanos_counts() {
+        let mut view = view();
+        let row = |api_version: &str| {
+            KINDS.iter().position(|kind| kind.name == "PodGroup" && kind.api_version() == api_version).unwrap()
+        };
+        let theirs = row("scheduling.x-k8s.io/v1alpha1");
+        let group = |uid: &str, least: u32| json!({"metadata": {"namespace": "n", "name": "g", "uid": uid}, "spec": {"minMember": least}});
+        let least = |view: &View| {
+            let gangs = &view.snapshot.gangs;
+            gangs[gangs.find(&key_of(&group("", 0))).unwrap()].group.as_ref().unwrap().members_min
+        };
+        assert!(view.take(News::Object(theirs, group("t", 3))));
+        assert_eq!((least(&view), view.groups.values().next()), (3, Some(&theirs)));
+        assert!(view.take(News::Object(GROUPS, group("v", 2))));
+        assert!(!view.take(News::Object(theirs, group("u", 4))));
+        view.take(News::Gone(theirs, group("u", 4)));
+        assert_eq!((least(&view), view.groups.values().next()), (2, Some(&GROUPS)));
+        view.take(News::Gone(GROUPS, group("v", 2)));
+        assert!(view.groups.is_empty() && view.snapshot.gangs.len() == 0);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The channel is bounded: when news comes faster than it is taken in, the streams wait.
 
-use crate::kinds::{KINDS, Kind, Row};
+use crate::kinds::{KINDS, Kind, Presence, Row};
 use futures::StreamExt;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DynamicObject, PartialObjectMeta};
@@ -11,9 +11,13 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use std::pin::pin;
+use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use volley_plan::gang::policy::Policy;
+
+/// A kind of the server's own comes only with another start of it, which nobody tells of.
+const SWITCHED_PACE: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub enum News {
@@ -32,11 +36,11 @@ pub async fn run(client: Client, news: mpsc::Sender<News>) {
     tasks.spawn(watch_definitions(client.clone(), defined));
     for (row, kind) in KINDS.iter().enumerate() {
         let (client, news) = (client.clone(), news.clone());
-        match kind.is_custom {
-            true => tasks.spawn(follow_while_defined(client, row, news, definitions.clone())),
-            false => tasks.spawn(async move {
-                follow(&client, row, &news).await;
-            }),
+        match kind.presence {
+            Presence::Always => tasks.spawn(async move { follow(&client, row, &news).await }),
+            Presence::Defined | Presence::Switched => {
+                tasks.spawn(follow_while_served(client, row, news, definitions.clone()))
+            }
         };
     }
     while tasks.join_next().await.is_some() {}
@@ -55,8 +59,8 @@ async fn watch_definitions(client: Client, defined: watch::Sender<u64>) {
     }
 }
 
-/// A kind that is not defined has no objects, until it is.
-async fn follow_while_defined(
+/// A kind that is not served has no objects, until it is: when it is defined, or when the server was started anew.
+async fn follow_while_served(
     client: Client,
     row: Row,
     news: mpsc::Sender<News>,
@@ -66,7 +70,18 @@ async fn follow_while_defined(
         definitions.mark_unchanged();
         follow(&client, row, &news).await;
         let is_told = news.send(News::Begin(row)).await.is_ok() && news.send(News::End(row)).await.is_ok();
-        if !is_told || definitions.changed().await.is_err() {
+        let is_switched = KINDS[row].presence == Presence::Switched;
+        let later = async {
+            match is_switched {
+                true => tokio::time::sleep(SWITCHED_PACE).await,
+                false => std::future::pending().await,
+            }
+        };
+        let has_ended = tokio::select! {
+            changed = definitions.changed() => changed.is_err(),
+            () = later => false,
+        };
+        if !is_told || has_ended {
             return;
         }
     }
@@ -84,7 +99,16 @@ async fn follow(client: &Client, row: Row, news: &mpsc::Sender<News>) {
             Ok(Event::InitApply(object) | Event::Apply(object)) => News::Object(row, value(kind, object)),
             Ok(Event::Delete(object)) => News::Gone(row, value(kind, object)),
             Ok(Event::InitDone) => News::End(row),
-            Err(error) if kind.is_custom && is_unserved(&error) => return,
+            Err(error) if kind.presence != Presence::Always && is_unserved(&error) => return,
+            // Rights that were given before the kind was known to us must not keep all pods waiting.
+            Err(error) if kind.presence == Presence::Switched && has_code(&error, 403) => {
+                tracing::debug!(
+                    kind = kind.name,
+                    api = kind.api_version(),
+                    "may not be listed, so its gangs are not known"
+                );
+                return;
+            }
             Err(error) => {
                 if !std::mem::replace(&mut has_failed, true) {
                     tracing::warn!(kind = kind.name, %error, "failed to watch, will try again; nothing is placed until it is known");
@@ -100,7 +124,11 @@ async fn follow(client: &Client, row: Row, news: &mpsc::Sender<News>) {
 }
 
 fn is_unserved(error: &watcher::Error) -> bool {
-    matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
+    has_code(error, 404)
+}
+
+fn has_code(error: &watcher::Error, code: u16) -> bool {
+    matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == code)
 }
 
 /// The object as JSON; those of a list do not say what they are.

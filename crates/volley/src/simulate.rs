@@ -15,6 +15,7 @@ use serde_saphyr::Spanned;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use volley_plan::gang::policy::built_in;
 use volley_plan::node::pretended_nodes::Groups;
 use volley_plan::replay::formats::{self, Format, Problem, alibaba, own};
 use volley_plan::replay::plot::{self, Series};
@@ -102,7 +103,7 @@ fn replay(trace: &Trace, policy: Option<&Path>) -> Result<(Report, Outcome)> {
         Some(file) => {
             (file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()), read_policy(file)?)
         }
-        None => ("default".to_owned(), observe::built_in()),
+        None => ("default".to_owned(), built_in()),
     };
     let outcome = run(trace, &policy);
     Ok((report(trace, &outcome, &name), outcome))
@@ -112,9 +113,14 @@ fn drawn(trace: &Trace, runs: &[(Report, Outcome)], file: Option<&Path>) -> Stri
     let spans = runs.iter().map(|(_, outcome)| span(trace, outcome));
     let whole = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or_default();
     let name = file.and_then(Path::file_name).map_or("the cluster now".into(), |name| name.to_string_lossy());
-    let title = format!("{name}: {} jobs on {} nodes", trace.jobs.len(), trace.nodes.len());
+    let title = format!("{name}: {} on {}", counted(trace.jobs.len(), "job"), counted(trace.nodes.len(), "node"));
     let series: Vec<Series> = runs.iter().map(|(report, outcome)| Series { name: &report.policy, outcome }).collect();
     plot::svg(&title, &series, whole)
+}
+
+/// `1 node`, `2 nodes`
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Our own file, with the lines on which jobs begin.
@@ -254,13 +260,13 @@ impl Show for Simulation {
     fn table(&self, _wide: bool) -> String {
         let first = self.reports.first();
         let (total, resource) = first.map_or((0, ""), |report| (report.total, report.resource.as_str()));
-        let mut text =
-            format!("{} jobs of a {} on {} nodes with {total} {resource}\n\n", self.jobs, self.format, self.nodes);
+        let (jobs, nodes) = (counted(self.jobs, "job"), counted(self.nodes, "node"));
+        let mut text = format!("{jobs} of a {} on {nodes} with {total} {resource}\n\n", self.format);
         text += &aligned(&self.figures());
         text.push('\n');
         text += &aligned(&self.queues());
         if let Some(why) = first.and_then(|report| report.never_because.as_ref()) {
-            text += &format!("\nOf those that never start, the first {why}.\n");
+            text += &format!("\nWhy the first of those that never start does not: {why}.\n");
         }
         if let Some(report) = first.filter(|report| report.tick_seconds > 1) {
             text += &format!("\nEvents within {} s were taken together.\n", report.tick_seconds);

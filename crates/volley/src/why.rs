@@ -8,10 +8,11 @@ mod show;
 use crate::home::Home;
 use crate::output::Output;
 use crate::target::{NamespaceArgs, TargetArgs, block_on};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use jiff::Timestamp;
 use observe::Subject;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use volley_plan::gang::policy::Policy;
@@ -61,14 +62,8 @@ impl Why {
             let namespace = cluster.namespace(&self.namespace).to_owned();
             let subject = Subject::find(&cluster, &namespace, &self.job).await?;
             if self.history {
-                let group = subject.group.clone().ok_or_else(|| {
-                    anyhow!(
-                        "{} has no PodGroup, so no history is kept of it\nhint: `volley why {}` says how it is now",
-                        subject.full_name(),
-                        self.job
-                    )
-                })?;
-                self.output.print(&show::History::new(&subject, history::told(&group, &subject.events)))?;
+                let records = history::told(subject.group.as_ref(), &subject.events);
+                self.output.print(&show::History::new(&subject, records))?;
                 return Ok(ExitCode::SUCCESS);
             }
             let policy = match &self.policy {
@@ -96,8 +91,40 @@ impl Why {
 /// A scheduler configuration from a file; what has no meaning here is told.
 pub fn read_policy(file: &Path) -> Result<Policy> {
     let text = std::fs::read_to_string(file).with_context(|| format!("failed to read `{}`", file.display()))?;
-    let value = serde_saphyr::from_str(&text).with_context(|| format!("`{}` is not YAML", file.display()))?;
+    let value = configuration(&text).with_context(|| format!("`{}` cannot be used", file.display()))?;
     let (policy, warnings) = Policy::read(&value).with_context(|| format!("`{}` cannot be used", file.display()))?;
     warnings.iter().for_each(|warning| eprintln!("note: `{}`: {warning}", file.display()));
     Ok(policy)
+}
+
+/// The configuration itself, or what the ConfigMap has in which Volcano's users keep it.
+fn configuration(text: &str) -> Result<Value> {
+    let is_known = |value: &Value| value["actions"].is_string() || value["tiers"].is_array();
+    for document in serde_saphyr::from_multiple::<Value>(text).context("it is not YAML")? {
+        let texts = document["data"].as_object().into_iter().flatten().filter_map(|(_, text)| text.as_str());
+        let kept = texts.filter_map(|text| serde_saphyr::from_str::<Value>(text).ok());
+        if let Some(found) = kept.chain([document.clone()]).find(is_known) {
+            return Ok(found);
+        }
+    }
+    bail!(
+        "it has neither `actions` nor `tiers`\nhint: want a Volcano scheduler configuration, or the ConfigMap that has it"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_is_a_configuration_or_the_configmap_around_it() {
+        let own = "actions: \"allocate\"\n";
+        let map = "kind: Namespace\nmetadata: {name: volcano-system}\n---\nkind: ConfigMap\ndata:\n  volcano-scheduler.conf: |\n    actions: \"allocate\"\n";
+        for text in [own, map] {
+            assert_eq!(configuration(text).unwrap()["actions"], "allocate");
+        }
+        let told = configuration("action: allocate\n").unwrap_err().to_string();
+        assert!(told.starts_with("it has neither `actions` nor `tiers`"), "{told}");
+        assert!(configuration("actions: [").is_err());
+    }
 }

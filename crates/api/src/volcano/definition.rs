@@ -31,6 +31,9 @@ const QUEUE: &str = "weight:weight capability:amounts deserved:amounts reclaimab
 const QUEUE_STATUS: &str =
     "state:text allocated:amounts pending:int32 running:int32 unknown:int32 inqueue:int32 completed:int32";
 
+/// A rule over a list needs a bound by which its cost is known; no switch has so many ports.
+const MEMBERS_MAX: usize = 10_000;
+
 /// The definitions, ready to be applied.
 pub fn definitions() -> Vec<Value> {
     KINDS.iter().map(definition).collect()
@@ -83,6 +86,7 @@ fn root(row: &Kind) -> Value {
         "CronJob" => vec![("spec", cron()), ("status", cron_status())],
         "PodGroup" => vec![("spec", group()), ("status", group_status())],
         "Queue" => vec![("spec", queue()), ("status", queue_status())],
+        "HyperNode" => vec![("spec", hyper_node()), ("status", hyper_node_status())],
         _ => vec![("target", object(TARGET, []))],
     };
     let fields = if row.kind == "Command" {
@@ -123,6 +127,7 @@ fn plain_schema(kind: &str) -> Value {
         "flag" => json!({ "type": "boolean" }),
         "time" => json!({ "type": "string", "format": "date-time" }),
         "mode" => words(&["hard", "soft"]),
+        "member" => words(&["Node", "HyperNode"]),
         "numa" => words(&["none", "best-effort", "restricted", "single-numa-node"]),
         "dequeue" => words(&["fifo", "traverse"]),
         _ => json!({ "type": "string" }),
@@ -172,11 +177,14 @@ fn cron_status() -> Value {
     object("lastScheduleTime:time lastSuccessfulTime:time", [("active", list(object(REFERENCE, [])))])
 }
 
+fn label_selector() -> Value {
+    let expression = list(object("key:text operator:text values:texts", []));
+    object("matchLabels:textmap", [("matchExpressions", expression)])
+}
+
 fn group() -> Value {
     let topology = || ("networkTopology", object(TOPOLOGY, []));
-    let expression = list(object("key:text operator:text values:texts", []));
-    let selector = object("matchLabels:textmap", [("matchExpressions", expression)]);
-    let sub_group = object(SUB_GROUP, [("labelSelector", selector), topology()]);
+    let sub_group = object(SUB_GROUP, [("labelSelector", label_selector()), topology()]);
     object(GROUP, [("subGroupPolicy", list(sub_group)), topology()])
 }
 
@@ -197,4 +205,32 @@ fn queue() -> Value {
 
 fn queue_status() -> Value {
     object(QUEUE_STATUS, [("reservation", object("nodes:texts resource:amounts", []))])
+}
+
+/// ADM-54: at least one member, each chosen in exactly one way, by labels only if it is a node.
+fn hyper_node() -> Value {
+    const WAYS: [&str; 3] = ["exactMatch", "regexMatch", "labelMatch"];
+    let mut name = object("name:text", []);
+    name["required"] = json!(["name"]);
+    name["properties"]["name"] = json!({ "type": "string", "minLength": 1, "maxLength": 253 });
+    let mut pattern = object("pattern:text", []);
+    pattern["required"] = json!(["pattern"]);
+    pattern["properties"]["pattern"]["minLength"] = json!(1);
+    let ways = [("exactMatch", name), ("regexMatch", pattern), ("labelMatch", label_selector())];
+    let mut selector = object("", ways);
+    selector["oneOf"] = WAYS.iter().map(|way| json!({ "required": [way] })).collect();
+    let mut member = object("type:member", [("selector", selector)]);
+    member["required"] = json!(["type", "selector"]);
+    let rule = "self.type == 'Node' || !has(self.selector.labelMatch)";
+    let message = "only nodes are chosen by labelMatch";
+    member["x-kubernetes-validations"] = json!([{ "rule": rule, "message": message }]);
+    let members = json!({ "type": "array", "items": member, "minItems": 1, "maxItems": MEMBERS_MAX });
+    let mut spec = object("tier:count tierName:text", [("members", members)]);
+    spec["required"] = json!(["tier", "members"]);
+    spec
+}
+
+fn hyper_node_status() -> Value {
+    let fields = "type:text status:text reason:text message:text lastTransitionTime:time observedGeneration:int64";
+    object("nodeCount:int64", [("conditions", list(object(fields, [])))])
 }

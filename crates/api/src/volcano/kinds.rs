@@ -98,6 +98,16 @@ pub const KINDS: &[Kind] = &[
         has_status: true,
         columns: &[column("PARENT", "string", ".spec.parent", 0)],
     },
+    Kind {
+        group: "topology.volcano.sh",
+        version: "v1alpha1",
+        kind: "HyperNode",
+        plural: "hypernodes",
+        short_names: &["hn"],
+        is_namespaced: false,
+        has_status: true,
+        columns: &[column("Tier", "string", ".spec.tier", 0), column("TierName", "string", ".spec.tierName", 0), AGE],
+    },
 ];
 
 #[cfg(test)]
@@ -117,6 +127,6 @@ mod tests {
         assert_eq!(columns("PodGroup", 1), ["QUEUE"]);
         assert_eq!(columns("Queue", 0), ["PARENT"]);
         let with_status: Vec<&str> = KINDS.iter().filter(|row| row.has_status).map(|row| row.kind).collect();
-        assert_eq!(with_status, ["Job", "CronJob", "Queue"]);
+        assert_eq!(with_status, ["Job", "CronJob", "Queue", "HyperNode"]);
     }
 }

@@ -192,6 +192,7 @@ const ROWS: &[Row] = &[
     row(ADMISSION, "ValidatingWebhookConfiguration", ("validatingwebhookconfigurations", "", "api-extensions"), "cGSk", ""),
     row(("apiextensions.k8s.io", "v1"), "CustomResourceDefinition", ("customresourcedefinitions", "crd crds", "api-extensions"), "cG", "status"),
     row(("scheduling.k8s.io", "v1"), "PriorityClass", ("priorityclasses", "pc", ""), "cG", ""),
+    row(("scheduling.k8s.io", "v1alpha1"), "Workload", ("workloads", "", ""), "nG", ""),
     row(("coordination.k8s.io", "v1"), "Lease", ("leases", "", ""), "nSP", ""),
     row(("node.k8s.io", "v1"), "RuntimeClass", ("runtimeclasses", "", ""), "cSPk", ""),
     row(("discovery.k8s.io", "v1"), "EndpointSlice", ("endpointslices", "", ""), "nG", ""),

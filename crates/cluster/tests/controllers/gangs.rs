@@ -5,19 +5,19 @@ use serde_json::{Value, json};
 use volley_api::kube::text;
 use volley_api::volcano::keys;
 
-const NODES: (&str, &str) = ("", "nodes");
-const PODS: (&str, &str) = ("", "pods");
-const GROUPS: (&str, &str) = ("scheduling.volcano.sh", "podgroups");
+pub const NODES: (&str, &str) = ("", "nodes");
+pub const PODS: (&str, &str) = ("", "pods");
+pub const GROUPS: (&str, &str) = ("scheduling.volcano.sh", "podgroups");
 const QUEUES: (&str, &str) = ("scheduling.volcano.sh", "queues");
 const GPU: &str = "nvidia.com/gpu";
 
-fn node(name: &str, gpus: u32) -> Value {
+pub fn node(name: &str, gpus: u32) -> Value {
     let allocatable = json!({"cpu": "64", "memory": "64Gi", "pods": "110", GPU: gpus.to_string()});
     json!({"metadata": {"name": name, "labels": {"zone": name}}, "status": {"allocatable": allocatable,
         "conditions": [{"type": "Ready", "status": "True"}]}})
 }
 
-fn pod(name: &str, scheduler: &str, gpus: u32) -> Value {
+pub fn pod(name: &str, scheduler: &str, gpus: u32) -> Value {
     let amounts = json!({GPU: gpus.to_string()});
     let container = json!({"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}});
     json!({"metadata": {"name": name}, "spec": {"schedulerName": scheduler, "containers": [container]}})
@@ -25,7 +25,7 @@ fn pod(name: &str, scheduler: &str, gpus: u32) -> Value {
 
 impl World {
     /// A world with these nodes.
-    async fn with_nodes(nodes: &[(&str, u32)]) -> World {
+    pub async fn with_nodes(nodes: &[(&str, u32)]) -> World {
         let world = World::start().await;
         for (name, gpus) in nodes {
             world.create(NODES, node(name, *gpus)).await;
@@ -40,31 +40,31 @@ impl World {
     }
 
     /// A group, and so many pods of it with so many GPUs each.
-    async fn gang(&self, name: &str, spec: Value, pods: u32, gpus: u32) {
+    pub async fn gang(&self, name: &str, spec: Value, pods: u32, gpus: u32) {
         self.create(GROUPS, json!({"metadata": {"name": name}, "spec": spec})).await;
         for number in 0..pods {
             self.create(PODS, member(name, number, gpus)).await;
         }
     }
 
-    fn node_of(&self, pod: &str) -> Option<String> {
+    pub fn node_of(&self, pod: &str) -> Option<String> {
         let pod = self.get(PODS, pod)?;
         Some(text(&pod, "spec.nodeName").to_owned()).filter(|node| !node.is_empty())
     }
 
-    fn phase(&self, group: &str) -> String {
+    pub fn phase(&self, group: &str) -> String {
         self.get(GROUPS, group).map(|group| text(&group, "status.phase").to_owned()).unwrap_or_default()
     }
 
-    async fn until_placed(&self, pods: &[&str]) {
+    pub async fn until_placed(&self, pods: &[&str]) {
         self.until_true(&format!("{pods:?} placed"), || pods.iter().all(|pod| self.node_of(pod).is_some())).await;
     }
 
-    async fn until_phase(&self, group: &str, phase: &str) {
+    pub async fn until_phase(&self, group: &str, phase: &str) {
         self.until_true(&format!("{group} is {phase}"), || self.phase(group) == phase).await;
     }
 
-    fn is_going(&self, pod: &str) -> bool {
+    pub fn is_going(&self, pod: &str) -> bool {
         self.get(PODS, pod).is_some_and(|pod| !text(&pod, "metadata.deletionTimestamp").is_empty())
     }
 
@@ -75,7 +75,7 @@ impl World {
     }
 }
 
-fn member(gang: &str, number: u32, gpus: u32) -> Value {
+pub fn member(gang: &str, number: u32, gpus: u32) -> Value {
     let mut pod = pod(&format!("{gang}-{number}"), "volcano", gpus);
     pod["metadata"]["annotations"] = json!({keys::GROUP: gang});
     pod

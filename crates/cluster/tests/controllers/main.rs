@@ -6,7 +6,9 @@
 
 mod access;
 mod deletion;
+mod binds;
 mod gangs;
+mod kinds;
 mod machine;
 mod scheduling;
 mod storage;

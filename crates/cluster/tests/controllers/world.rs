@@ -15,7 +15,7 @@ use volley_cluster::store::{Options, Store};
 use volley_scheduler::policy::Source;
 
 /// An upper bound only: what is waited for usually happens within milliseconds.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub const APPS: &str = "apps";
 pub const BATCH: &str = "batch";
@@ -38,6 +38,18 @@ impl World {
 
     /// Starts the controllers after something was done on the server that they then find.
     pub async fn start_after(options: Options, prepare: impl AsyncFnOnce(&World)) -> World {
+        let (world, stop) = World::bare(options).await;
+        prepare(&world).await;
+        tokio::spawn(controllers::run(world.server.clone(), world.home.clone(), Source::default(), stop));
+        world
+    }
+
+    /// A server that nobody works on; pods can be made.
+    pub async fn without_controllers() -> World {
+        World::bare(Options::default()).await.0
+    }
+
+    async fn bare(options: Options) -> (World, CancellationToken) {
         let folder = tempfile::tempdir().unwrap();
         let pki = Pki::open(folder.path(), &["127.0.0.1".to_owned()]).unwrap();
         let server = ApiServer::open(Store::in_memory(options), &pki, volley_plan::admit::training::RULES).await;
@@ -45,11 +57,8 @@ impl World {
         server.bootstrap(6443).await.unwrap();
         let stop = CancellationToken::new();
         let home = folder.path().to_owned();
-        let world =
-            World { server: server.clone(), home: home.clone(), _folder: folder, _stop: stop.clone().drop_guard() };
-        prepare(&world).await;
-        tokio::spawn(controllers::run(server, home, Source::default(), stop));
-        world
+        let world = World { server, home, _folder: folder, _stop: stop.clone().drop_guard() };
+        (world, stop)
     }
 
     pub fn local(&self) -> Local<'_> {

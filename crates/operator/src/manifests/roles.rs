@@ -31,7 +31,9 @@ const RIGHTS: &[Right<'static>] = &[
     (RBAC, "roles rolebindings", "get create patch delete"),
     ("networking.k8s.io", "networkpolicies", "get list watch create patch delete"),
     ("autoscaling", "horizontalpodautoscalers", "get list watch create patch delete"),
-    ("scheduling.k8s.io", "priorityclasses", READ),
+    ("scheduling.k8s.io", "priorityclasses workloads", READ),
+    ("scheduling.k8s.io", "podgroups", "get list watch patch"),
+    ("scheduling.k8s.io", "podgroups/status", "patch"),
     // What pods are placed by.
     ("", "nodes persistentvolumes namespaces resourcequotas", READ),
     ("policy", "poddisruptionbudgets", READ),
@@ -39,6 +41,7 @@ const RIGHTS: &[Right<'static>] = &[
     ("topology.volcano.sh", "hypernodes", READ),
     ("nodeinfo.volcano.sh", "numatopologies", READ),
     ("scheduling.x-k8s.io", "podgroups", "get list watch create patch delete"),
+    ("scheduling.x-k8s.io", "podgroups/status", "patch"),
     // Pods of these get a group of their own when they ask for our scheduler.
     ("apps", "daemonsets replicasets statefulsets", "get"),
     ("apps", "daemonsets/finalizers replicasets/finalizers statefulsets/finalizers", "update"),

@@ -126,6 +126,14 @@ impl Default for Policy {
     }
 }
 
+/// The policy where nobody has written one: ours, without a door.
+///
+/// A gang is let in at once, so that its pods exist: they are what others are evicted for, and what says why it waits. A
+/// configuration with the action `enqueue` has the door back.
+pub fn built_in() -> Policy {
+    Policy { enqueues: false, ..Policy::default() }
+}
+
 /// Something in the file that has no effect, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {message}")]

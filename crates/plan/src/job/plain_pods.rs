@@ -4,6 +4,7 @@ use super::head::{strings, target_of};
 use super::volcano::group::{add_pods, texts};
 use crate::control::quota::Usage;
 use crate::control::{Action, Plan, Propagation};
+use crate::pod_groups::is_of_gang;
 use serde_json::{Map, Value, json};
 use volley_api::kube::{at, text};
 use volley_api::volcano::{SCHEDULING, keys};
@@ -31,7 +32,8 @@ pub fn plan(seen: &Observed, schedulers: &[&str]) -> Plan {
     let mut plan = Plan::default();
     let pod = seen.pod;
     let is_going = !text(pod, "metadata.deletionTimestamp").is_empty();
-    let has_group = strings(at(pod, "metadata.annotations")).contains_key(keys::GROUP);
+    // One that names a group of any kind is of that one, whether it is there yet or not.
+    let has_group = strings(at(pod, "metadata.annotations")).contains_key(keys::GROUP) || is_of_gang(pod);
     if is_going || has_group || !schedulers.contains(&text(pod, "spec.schedulerName")) {
         return plan;
     }
@@ -230,7 +232,10 @@ mod tests {
     fn other_pods_are_left_alone() {
         let mut other = pod(json!({}));
         other["spec"]["schedulerName"] = json!("default-scheduler");
-        for pod in [other, pod(json!({"annotations": {keys::GROUP: "mine"}}))] {
+        let theirs = pod(json!({"labels": {"scheduling.x-k8s.io/pod-group": "theirs"}}));
+        let mut member = pod(json!({}));
+        member["spec"]["workloadRef"] = json!({"name": "w", "podGroup": "g"});
+        for pod in [other, pod(json!({"annotations": {keys::GROUP: "mine"}})), theirs, member] {
             assert!(plan(&Observed { pod: &pod, owner: None, groups: &[] }, &["volcano"]).is_empty());
         }
     }

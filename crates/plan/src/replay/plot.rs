@@ -132,11 +132,11 @@ fn columns(outcome: &Outcome, (first, last): (i64, i64), measure: Measure) -> Ve
     values
 }
 
-/// A round number not below.
+/// A round number not below, of which a quarter is a whole one.
 fn nice(most: f64) -> f64 {
-    let scale = 10f64.powf(most.max(4.0).log10().floor());
-    let found = [1.0, 2.0, 4.0, 5.0, 8.0, 10.0].into_iter().map(|step| step * scale).find(|round| *round >= most);
-    found.unwrap_or(10.0 * scale)
+    let scale = 10f64.powf((most.max(4.0) / 4.0).log10().floor());
+    let found = [4.0, 8.0, 12.0, 16.0, 20.0, 40.0].into_iter().map(|step| step * scale).find(|round| *round >= most);
+    found.unwrap_or(40.0 * scale)
 }
 
 /// Where the axis of time is marked, and how.

@@ -630,3 +630,14 @@ fn what_if_changes_a_copy_of_the_cluster() {
     assert!(Change::parse("without=nobody").unwrap().make(&mut world, "d").is_err());
     assert!(Change::parse("queue.none.capability.gpu=1").unwrap().make(&mut world, "d").is_err());
 }
+
+#[test]
+fn groups_are_called_by_the_jobs_that_own_them() {
+    let owner =
+        json!([{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train", "controller": true}]);
+    let group = json!({"metadata": {"namespace": "d", "name": "train-u", "ownerReferences": owner}});
+    let bare = json!({"metadata": {"namespace": "d", "name": "train-u2"}});
+    let world = World { objects: vec![(Kind::PodGroup, vec![group, bare])] };
+    let said = world.in_owners_words("d/train-u, d/train-u2 and pod/d/x hold 4; try without=d/train-u.");
+    assert_eq!(said, "vcjob/d/train, d/train-u2 and pod/d/x hold 4; try without=vcjob/d/train.");
+}

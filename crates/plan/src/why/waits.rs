@@ -7,6 +7,7 @@ use crate::gang::queues::Bound;
 use crate::gang::snapshot::Snapshot;
 use crate::gang::why::{Holders, WaitingOn};
 use crate::gang::{Placement, Waiting, place};
+use crate::pod_groups::missing;
 use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -73,6 +74,9 @@ pub fn unplaced(seen: &Observed, now: Timestamp) -> Option<Finding> {
     if let Some(finding) = missing_class(seen) {
         return Some(finding);
     }
+    if let Some(finding) = missing_group(seen, &waiting) {
+        return Some(finding);
+    }
     let placement = place(seen.snapshot, now);
     let keys = gangs(seen, &waiting);
     if is_empty_gang && placement.admit.iter().any(|key| keys.contains(key)) {
@@ -94,16 +98,29 @@ pub fn unplaced(seen: &Observed, now: Timestamp) -> Option<Finding> {
     }
 }
 
-/// The gangs that a job's pods are of: its group, or each pod alone.
+/// The gangs that a job's pods are of: its group, a Workload's, or each pod alone.
 fn gangs(seen: &Observed, waiting: &[&Value]) -> Vec<Key> {
     let namespace = text(seen.job, "metadata.namespace");
-    match seen.group {
-        Some(group) => vec![Key { namespace: namespace.into(), name: name(group).into() }],
-        None => {
-            let single = |pod: &&Value| Key { namespace: format!("pod/{namespace}").into(), name: name(pod).into() };
-            waiting.iter().map(single).collect()
-        }
+    if let Some(group) = seen.group {
+        return vec![Key { namespace: namespace.into(), name: name(group).into() }];
     }
+    let (pods, gangs) = (&seen.snapshot.pods, &seen.snapshot.gangs);
+    let gang = |pod: &&Value| {
+        let key = Key { namespace: namespace.into(), name: name(pod).into() };
+        Some(gangs[pods[pods.find(&key)?].gang?].key.clone())
+    };
+    let found: BTreeSet<Key> = waiting.iter().filter_map(gang).collect();
+    found.into_iter().collect()
+}
+
+/// Pods that name a group or a Workload that nobody has made.
+fn missing_group(seen: &Observed, waiting: &[&Value]) -> Option<Finding> {
+    let words = seen.group.is_none().then(|| waiting.iter().find_map(|pod| missing(pod))).flatten();
+    let snapshot = seen.snapshot;
+    let is_known = |key: &Key| snapshot.gangs.find(key).is_some_and(|gang| snapshot.gangs[gang].group.is_some());
+    let words = words.filter(|_| !gangs(seen, waiting).iter().any(is_known))?;
+    let finding = Finding::new(State::Waiting, "GroupMissing", words);
+    Some(finding.unblock("make what it names, or correct the name and make the pod anew"))
 }
 
 /// Nothing is in its way.

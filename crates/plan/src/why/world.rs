@@ -32,6 +32,29 @@ impl World {
         &mut self.objects[place].1
     }
 
+    /// Calls groups that somebody's job owns by that job, which its user knows: `vcjob/default/train`.
+    pub fn in_owners_words(&self, sentence: &str) -> String {
+        const ENDS: [char; 6] = [' ', ',', ';', ':', '=', '.'];
+        let owned = |name: &str| {
+            let (namespace, name) = name.split_once('/')?;
+            let is_it =
+                |group: &&Value| text(group, "metadata.name") == name && text(group, "metadata.namespace") == namespace;
+            let group = self.of(Kind::PodGroup).iter().find(is_it)?;
+            let owner =
+                group["metadata"]["ownerReferences"].as_array()?.iter().find(|owner| owner["controller"] == true)?;
+            let kind = match text(owner, "apiVersion").starts_with("batch.volcano.sh/") {
+                true => "vcjob".to_owned(),
+                false => text(owner, "kind").to_ascii_lowercase(),
+            };
+            Some(format!("{kind}/{namespace}/{}", text(owner, "name")))
+        };
+        let words = sentence.split_inclusive(&ENDS[..5]).map(|word| {
+            let name = word.trim_end_matches(ENDS);
+            owned(name).map_or_else(|| word.to_owned(), |owner| owner + &word[name.len()..])
+        });
+        words.collect()
+    }
+
     /// Whoever schedules a pod, the question is the same; pods of no group go alone.
     pub fn snapshot(&self, policy: Policy) -> Snapshot {
         let named = self.of(Kind::Pod).iter().map(|pod| text(pod, "spec.schedulerName"));
@@ -181,9 +204,8 @@ fn add_nodes(world: &mut World, like: &Value, count: usize) {
 
 /// Everything that is called so or belongs to what is: groups by name or owner, pods by group, owner or name.
 fn without(world: &mut World, job: &str, namespace: &str) -> Result<(), String> {
-    let (namespace, job) = job
-        .rsplit_once('/')
-        .map_or((namespace, job), |(namespace, job)| (namespace.strip_prefix("pod/").unwrap_or(namespace), job));
+    let (namespace, job) =
+        job.rsplit_once('/').map_or((namespace, job), |(place, job)| (place.rsplit('/').next().unwrap_or(place), job));
     let is_there = |object: &Value| text(object, "metadata.namespace") == namespace;
     let is_owned = |object: &Value| {
         let owners = object["metadata"]["ownerReferences"].as_array();

@@ -4,6 +4,8 @@ use crate::target::{Cluster, Resource};
 use anyhow::{Result, bail};
 use futures::future::try_join_all;
 use serde_json::Value;
+use volley_api::kube::text;
+use volley_plan::gang::hint::nearest;
 use volley_plan::logs::kinds::{self, Kind};
 
 pub fn resource(kind: &Kind) -> Resource {
@@ -11,10 +13,10 @@ pub fn resource(kind: &Kind) -> Resource {
 }
 
 /// The object, or a message that says what there is instead.
-pub async fn resolve(cluster: &Cluster, namespace: &str, text: &str) -> Result<(Kind, Value)> {
-    let (word, name) = match text.split_once('/') {
+pub async fn resolve(cluster: &Cluster, namespace: &str, asked: &str) -> Result<(Kind, Value)> {
+    let (word, name) = match asked.split_once('/') {
         Some((word, name)) => (Some(word), name),
-        None => (None, text),
+        None => (None, asked),
     };
     let kinds: Vec<Kind> =
         kinds::all().into_iter().filter(|kind| word.is_none_or(|word| kind.is_called(word))).collect();
@@ -25,11 +27,52 @@ pub async fn resolve(cluster: &Cluster, namespace: &str, text: &str) -> Result<(
     let paths = kinds.iter().map(|kind| resource(kind).one(Some(namespace), name)).collect::<Result<Vec<_>>>()?;
     let objects = try_join_all(paths.iter().map(|path| cluster.find(path))).await?;
     let found: Vec<(Kind, Value)> =
-        kinds.into_iter().zip(objects).filter_map(|(kind, object)| Some((kind, object?))).collect();
-    choose(found, name, namespace, word)
+        kinds.iter().cloned().zip(objects).filter_map(|(kind, object)| Some((kind, object?))).collect();
+    if found.is_empty() {
+        let others = others(cluster, namespace, &kinds).await?;
+        bail!(
+            "there is no {} `{name}` in namespace `{namespace}`\nhint: {}",
+            word.unwrap_or("job or pod"),
+            hint(name, namespace, &others)
+        );
+    }
+    choose(found, name, namespace)
 }
 
-fn choose(mut found: Vec<(Kind, Value)>, name: &str, namespace: &str, word: Option<&str>) -> Result<(Kind, Value)> {
+/// What there is of these kinds, as far as it may be listed: in all namespaces, or at least in this one.
+async fn others(cluster: &Cluster, namespace: &str, kinds: &[Kind]) -> Result<Vec<(Kind, Value)>> {
+    let mut found = Vec::new();
+    for kind in kinds {
+        let everywhere = cluster.list(&resource(kind).all(None)?).await;
+        let listed = match everywhere {
+            Ok(listed) => listed,
+            Err(_) => cluster.list(&resource(kind).all(Some(namespace))?).await.unwrap_or_default(),
+        };
+        found.extend(listed.into_iter().map(|object| (kind.clone(), object)));
+    }
+    Ok(found)
+}
+
+/// The same name elsewhere, or the nearest one here; pods of jobs are asked about by their jobs.
+fn hint(name: &str, namespace: &str, others: &[(Kind, Value)]) -> String {
+    let elsewhere = others.iter().find(|(_, object)| text(object, "metadata.name") == name);
+    if let Some((kind, object)) = elsewhere {
+        let there = text(object, "metadata.namespace");
+        return format!("{}/{name} is in namespace `{there}`: add -n {there}", full_word(kind));
+    }
+    let is_meant = |(_, object): &&(Kind, Value)| {
+        text(object, "metadata.namespace") == namespace && object["metadata"]["ownerReferences"].is_null()
+    };
+    let here: Vec<&(Kind, Value)> = others.iter().filter(is_meant).collect();
+    let near = nearest(name, here.iter().map(|(_, object)| text(object, "metadata.name")));
+    let near = here.iter().find(|(_, object)| Some(text(object, "metadata.name")) == near);
+    match near {
+        Some((kind, object)) => format!("did you mean {}/{}?", full_word(kind), text(object, "metadata.name")),
+        None => "-n names another namespace; `volley vcjob list` and `kubectl get pods` show what is there".to_owned(),
+    }
+}
+
+fn choose(mut found: Vec<(Kind, Value)>, name: &str, namespace: &str) -> Result<(Kind, Value)> {
     // What one of them owns is part of it: the job of a job of another kind, the pod of a job.
     let uids: Vec<Value> = found.iter().map(|(_, object)| object["metadata"]["uid"].clone()).collect();
     found.retain(|(_, object)| {
@@ -44,11 +87,8 @@ fn choose(mut found: Vec<(Kind, Value)>, name: &str, namespace: &str, word: Opti
             full.join(" or "),
             full[0]
         ),
-        (None, _) => bail!(
-            "there is no {} `{name}` in namespace `{namespace}`\nhint: -n names another namespace; `volley vcjob list` \
-             and `kubectl get pods` show what is there",
-            word.unwrap_or("job or pod"),
-        ),
+        // What owns another of them is never owned by it.
+        (None, _) => bail!("nothing called `{name}` in namespace `{namespace}` is its own"),
     }
 }
 
@@ -69,26 +109,36 @@ mod tests {
 
     #[test]
     fn the_only_one_is_meant() {
-        let (kind, _) = choose(vec![seen("job", "a", "")], "x", "default", None).unwrap();
+        let (kind, _) = choose(vec![seen("job", "a", "")], "x", "default").unwrap();
         assert_eq!(kind.name, "job");
     }
 
     #[test]
     fn what_belongs_to_another_of_the_same_name_is_not_meant() {
-        let (kind, _) = choose(vec![seen("vcjob", "a", ""), seen("pod", "b", "a")], "x", "default", None).unwrap();
+        let (kind, _) = choose(vec![seen("vcjob", "a", ""), seen("pod", "b", "a")], "x", "default").unwrap();
         assert_eq!(kind.name, "vcjob");
     }
 
     #[test]
     fn of_several_the_user_has_to_say_which() {
         let both = vec![seen("vcjob", "a", ""), seen("job", "b", "")];
-        let told = choose(both, "x", "default", None).unwrap_err().to_string();
+        let told = choose(both, "x", "default").unwrap_err().to_string();
         assert!(told.starts_with("`x` may be vcjob/x or job.batch/x in namespace `default`\nhint: "), "{told}");
     }
 
     #[test]
-    fn nothing_is_told_with_its_namespace() {
-        let told = choose(Vec::new(), "x", "team", Some("vcjob")).unwrap_err().to_string();
-        assert!(told.starts_with("there is no vcjob `x` in namespace `team`"), "{told}");
+    fn what_is_not_there_is_told_where_it_is_or_what_is_called_nearly_so() {
+        let named = |kind: &str, namespace: &str, name: &str, owners: Value| {
+            let (kind, _) = seen(kind, "", "");
+            (kind, json!({"metadata": {"namespace": namespace, "name": name, "ownerReferences": owners}}))
+        };
+        let others = [
+            named("vcjob", "team", "train", Value::Null),
+            named("pod", "default", "trail-0", json!([{"uid": "u"}])),
+            named("job", "default", "trains", Value::Null),
+        ];
+        assert_eq!(hint("train", "default", &others), "vcjob/train is in namespace `team`: add -n team");
+        assert_eq!(hint("trani", "default", &others), "did you mean job.batch/trains?");
+        assert_eq!(hint("trail-1", "default", &others[..2]).split(';').next(), Some("-n names another namespace"));
     }
 }

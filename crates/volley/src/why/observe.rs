@@ -10,26 +10,31 @@ use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use volley_api::kube::{at, text};
-use volley_api::volcano::{self, keys};
-use volley_plan::gang::policy::Policy;
+use volley_api::volcano;
+use volley_plan::gang::hint::nearest;
+use volley_plan::gang::policy::{Policy, built_in};
 use volley_plan::gang::snapshot::Kind;
 use volley_plan::logs::kinds;
+use volley_plan::pod_groups::{Origin, SERVED, named_by, pod_in_volcanos_words};
 use volley_plan::why::estimates;
 use volley_plan::why::world::World;
 use volley_plan::why::{Answer, Observed, why};
 
-const GROUPS: Resource = Resource { api_version: volcano::SCHEDULING, plural: "podgroups" };
 const EVENTS: Resource = Resource { api_version: "v1", plural: "events" };
 /// How much of a failed container's log is shown, and of how many pods it is asked for.
 const LINES: usize = 5;
 const LOGS_MAX: usize = 3;
 /// What a snapshot is made of; kinds that a cluster does not serve are left out.
-const KINDS: [(Kind, &str, &str); 13] = [
+const KINDS: [(Kind, &str, &str); 17] = [
     (Kind::Node, "v1", "nodes"),
     (Kind::Namespace, "v1", "namespaces"),
     (Kind::Queue, volcano::SCHEDULING, "queues"),
     (Kind::PriorityClass, "scheduling.k8s.io/v1", "priorityclasses"),
-    (Kind::PodGroup, volcano::SCHEDULING, "podgroups"),
+    (Kind::PodGroup, SERVED[0].0, "podgroups"),
+    (Kind::PodGroup, SERVED[1].0, "podgroups"),
+    (Kind::PodGroup, SERVED[2].0, "podgroups"),
+    (Kind::PodGroup, SERVED[3].0, "podgroups"),
+    (Kind::Workload, "scheduling.k8s.io/v1alpha1", "workloads"),
     (Kind::Pod, "v1", "pods"),
     (Kind::DisruptionBudget, "policy/v1", "poddisruptionbudgets"),
     (Kind::Claim, "v1", "persistentvolumeclaims"),
@@ -62,8 +67,7 @@ impl Subject {
             Some(selector) => cluster.list(&format!("{all}?labelSelector={}", escaped(&selector))).await?,
         };
         pods.retain(|pod| kind.owns(&object, pod));
-        let groups = cluster.find(&GROUPS.all(Some(namespace))?).await?;
-        let group = groups.as_ref().and_then(|groups| group_of(groups, &object, &pods)).cloned();
+        let group = group_of(&groups(cluster, namespace).await?, &object, &pods).cloned();
         Subject { kind: kind.name.to_owned(), object, pods, group, events: Vec::new(), lines: BTreeMap::new() }
             .completed(cluster, namespace)
             .await
@@ -71,9 +75,14 @@ impl Subject {
 
     /// A group that a known job owns is asked about as that job.
     async fn of_group(cluster: &Cluster, namespace: &str, name: &str) -> Result<Subject> {
-        let Some(group) = cluster.find(&GROUPS.one(Some(namespace), name)?).await? else {
-            bail!("there is no podgroup `{name}` in namespace `{namespace}`\nhint: -n names another namespace");
+        let mut groups = groups(cluster, namespace).await?;
+        let Some(place) = groups.iter().position(|group| text(group, "metadata.name") == name) else {
+            let near = nearest(name, groups.iter().map(|group| text(group, "metadata.name")));
+            let hint =
+                near.map_or("-n names another namespace".to_owned(), |near| format!("did you mean podgroup/{near}?"));
+            bail!("there is no podgroup `{name}` in namespace `{namespace}`\nhint: {hint}");
         };
+        let group = groups.swap_remove(place);
         let owners = at(&group, "metadata.ownerReferences").and_then(Value::as_array);
         for owner in owners.into_iter().flatten() {
             let plural = format!("{}s", text(owner, "kind").to_ascii_lowercase());
@@ -86,7 +95,7 @@ impl Subject {
             }
         }
         let mut pods = cluster.list(&PODS.all(Some(namespace))?).await?;
-        pods.retain(|pod| group_named(pod) == Some(name));
+        pods.retain(|pod| named_by(pod) == Some(name));
         let lines = BTreeMap::new();
         Subject {
             kind: "podgroup".to_owned(),
@@ -112,10 +121,6 @@ impl Subject {
         Ok(self)
     }
 
-    pub fn full_name(&self) -> String {
-        format!("{}/{}", self.kind, text(&self.object, "metadata.name"))
-    }
-
     pub fn kind(&self) -> &str {
         &self.kind
     }
@@ -131,7 +136,10 @@ impl Subject {
             snapshot: &snapshot,
             lines: &self.lines,
         };
-        why(&seen, now)
+        let mut answer = why(&seen, now);
+        answer.message = world.in_owners_words(&answer.message);
+        answer.unblock = answer.unblock.iter().map(|what| world.in_owners_words(what)).collect();
+        answer
     }
 }
 
@@ -142,16 +150,27 @@ fn group_name(words: &str) -> Option<&str> {
     is_group.then_some(name)
 }
 
-/// The group that a pod says it is of.
-fn group_named(pod: &Value) -> Option<&str> {
-    let annotation = |key: &str| pod["metadata"]["annotations"][key].as_str();
-    annotation(keys::GROUP).or_else(|| annotation("scheduling.volcano.sh/group-name"))
+/// The namespace's groups of all kinds that are served, Volcano's first, in Volcano's words.
+async fn groups(cluster: &Cluster, namespace: &str) -> Result<Vec<Value>> {
+    let mut found = Vec::new();
+    for (api_version, origin) in SERVED {
+        let list = cluster.find(&Resource { api_version, plural: "podgroups" }.all(Some(namespace))?).await;
+        let list = match (list, origin) {
+            (Ok(list), _) => list.unwrap_or_default(),
+            (Err(error), Origin::Volcano) => return Err(error),
+            // Who may not see the groups of others, or has none, is told of the rest.
+            (Err(_), Origin::Coscheduling | Origin::Kubernetes) => Value::Null,
+        };
+        let items = list["items"].as_array().into_iter().flatten();
+        found.extend(items.map(|group| origin.in_volcanos_words(group).into_owned()));
+    }
+    Ok(found)
 }
 
 /// The group that the pods name, or that the job owns.
-fn group_of<'a>(groups: &'a Value, job: &Value, pods: &[Value]) -> Option<&'a Value> {
-    let all = || groups["items"].as_array().into_iter().flatten();
-    let named = pods.iter().find_map(group_named);
+fn group_of<'a>(groups: &'a [Value], job: &Value, pods: &[Value]) -> Option<&'a Value> {
+    let all = || groups.iter();
+    let named = pods.iter().find_map(named_by);
     let is_owned = |group: &&Value| {
         let owners = group["metadata"]["ownerReferences"].as_array();
         owners.into_iter().flatten().any(|owner| owner["uid"] == job["metadata"]["uid"])
@@ -201,11 +220,11 @@ pub async fn world(cluster: &Cluster) -> Result<(World, Vec<String>)> {
     let lists = join_all(paths.iter().map(|path| cluster.find(path))).await;
     let jobs = list_jobs(cluster).await?;
     let (mut world, mut notes) = (World::default(), Vec::new());
-    for ((kind, _, plural), list) in KINDS.into_iter().zip(lists) {
+    for ((kind, api_version, plural), list) in KINDS.into_iter().zip(lists) {
         match list {
             Ok(Some(mut list)) => {
                 let items = list["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
-                world.objects.push((kind, items));
+                world.of_mut(kind).extend(items.into_iter().map(|item| in_volcanos_words(kind, api_version, item)));
             }
             Ok(None) => {}
             Err(error) if error.to_string().contains("forbidden") => {
@@ -216,6 +235,15 @@ pub async fn world(cluster: &Cluster) -> Result<(World, Vec<String>)> {
     }
     estimates::fill_in(&mut world, &jobs);
     Ok((world, notes))
+}
+
+fn in_volcanos_words(kind: Kind, api_version: &str, object: Value) -> Value {
+    let origin = SERVED.iter().find(|(served, _)| *served == api_version).map(|(_, origin)| *origin);
+    match (kind, origin) {
+        (Kind::Pod, _) => pod_in_volcanos_words(&object).into_owned(),
+        (Kind::PodGroup, Some(origin)) => origin.in_volcanos_words(&object).into_owned(),
+        _ => object,
+    }
 }
 
 /// Jobs of all kinds, for how long they take; those that may not be listed say nothing.
@@ -233,9 +261,4 @@ pub async fn policy(cluster: &Cluster) -> Policy {
     let file = found["data"]["volcano-scheduler.conf"].as_str().unwrap_or_default();
     let read = serde_saphyr::from_str::<Value>(file).ok().filter(Value::is_object);
     read.and_then(|file| Policy::read(&file).ok()).map(|(policy, _)| policy).unwrap_or_else(built_in)
-}
-
-/// What volley's scheduler goes by where nobody has written a configuration: gangs are let in at once.
-pub fn built_in() -> Policy {
-    Policy { enqueues: false, ..Policy::default() }
 }

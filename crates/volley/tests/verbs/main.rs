@@ -13,6 +13,7 @@ mod follow;
 mod jobs;
 mod pretend;
 mod why;
+mod gangs;
 mod simulate;
 
 use command::{Output, eventually, finish};

@@ -70,7 +70,14 @@ fn pods_that_wait_are_told_why_and_what_would_help() {
             .contains("nothing in namespace default is called nobody")
     );
     assert!(world.refusal(&["why", "nobody"]).contains("there is no job or pod `nobody`"));
-    assert!(world.refusal(&["why", "short", "--history"]).contains("has no PodGroup"));
+    assert!(world.refusal(&["why", "shrot"]).contains("did you mean pod/short?"));
+    assert!(
+        world
+            .refusal(&["why", "pod/short", "-n", "team"])
+            .contains("pod/short is in namespace `default`: add -n default")
+    );
+    let past = world.volley(&["why", "short", "--history"]);
+    assert!(past.contains("FailedScheduling") && past.contains("needs 2 nvidia.com/gpu together"), "{past}");
 
     world.apply(&pretend_pod("large", 8, &json!({})));
     world.told("large", "TooLarge", "one pod needs 8 nvidia.com/gpu, the largest node has 4");
@@ -117,6 +124,11 @@ fn closed_queue(world: &World) {
     let answer = world.told("podgroup/gang", "QueueClosed", "queue research is closed");
     assert_eq!(answer["queue"], "research");
     assert_eq!(answer["unblock"][0], "open it: volley vcqueue operate research -a open");
+    let past =
+        || serde_json::from_str::<Value>(&world.volley(&["why", "podgroup/gang", "--history", "-o", "json"])).unwrap();
+    let reasons = || past()["history"].as_array().unwrap().iter().map(|one| one["reason"].clone()).collect::<Vec<_>>();
+    eventually("it is remembered", || reasons().contains(&json!("ClosedQueue")).then_some(()));
+    assert!(world.volley(&["why", "podgroup/gang", "--history"]).contains("queue research is closed"));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use super::rollout::count_or_percent;
 use crate::kube::field::Problem;
 use crate::kube::names;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 pub(super) const RULES: &[Rule] = &[
     Rule::of("scheduling.k8s.io", "PriorityClass", |_| {})
@@ -14,6 +15,7 @@ pub(super) const RULES: &[Rule] = &[
         .on_create(priority_class)
         .on_update(priority_class_update)
         .fixed(&["preemptionPolicy"]),
+    Rule::of("scheduling.k8s.io", "Workload", |workload| self::workload(&workload.field("spec"))).fixed(&["spec"]),
     Rule::of("policy", "PodDisruptionBudget", |budget| disruption_budget(&budget.field("spec"))),
     Rule::of("coordination.k8s.io", "Lease", |lease| self::lease(&lease.field("spec"))),
     Rule::of("autoscaling", "HorizontalPodAutoscaler", |autoscaler| self::autoscaler(&autoscaler.field("spec"))),
@@ -48,6 +50,29 @@ fn priority_class(class: &Place) {
 fn priority_class_update(new: &Place, old: &Value) {
     let is_changed = new.integer("value").unwrap_or(0) != old["value"].as_i64().unwrap_or(0);
     new.forbidden_if(is_changed, "value", "may not be changed in an update.");
+}
+
+/// The most groups of one Workload.
+const WORKLOAD_GROUPS_MAX: usize = 8;
+
+fn workload(spec: &Place) {
+    spec.needs(&["podGroups"]);
+    spec.items_at_most("podGroups", WORKLOAD_GROUPS_MAX);
+    let mut seen = BTreeSet::new();
+    for group in spec.items("podGroups") {
+        let name = group.text("name");
+        group.needs_name("name", names::dns_label);
+        group.duplicate_if(!name.is_empty() && !seen.insert(name), "name", name);
+        let policy = group.field("policy");
+        match (policy.has("basic"), policy.has("gang")) {
+            (false, false) => group.required("policy", "must specify one of: `basic`, `gang`"),
+            (true, true) => group.wrong("policy", "must specify exactly one of: `basic`, `gang`"),
+            _ => {}
+        }
+        let gang = policy.field("gang");
+        let is_none = policy.has("gang") && gang.integer("minCount").unwrap_or(0) < 1;
+        gang.wrong_if(is_none, "minCount", "must be greater than or equal to 1");
+    }
 }
 
 fn disruption_budget(spec: &Place) {

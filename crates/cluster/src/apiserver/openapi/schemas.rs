@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
-use volley_api::kube::schema::{Field, ListPatch, ListType, Shape, StructRef, builtin};
+use volley_api::kube::schema::{Field, ListPatch, ListType, Shape, StructRef, builtin, structural};
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
@@ -146,6 +146,13 @@ fn builtin_schemas(dialect: Dialect, resources: &[Resource]) -> Map<String, Valu
         }
     }
     let mut schemas = generator.take_definitions(false);
+    for resource in resources {
+        let name = schema_name(resource.group, resource.version, resource.kind);
+        // `k8s-openapi` has no types of an API that its version of Kubernetes serves no more.
+        if let Some(found) = structural::named(&name).filter(|_| !schemas.contains_key(&name)) {
+            schemas.insert(name, found);
+        }
+    }
     for (name, schema) in &mut schemas {
         complete(dialect, name, schema);
     }

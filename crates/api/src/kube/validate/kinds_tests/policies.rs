@@ -283,6 +283,24 @@ fn broken_quotas_and_limits() {
     );
 }
 
+#[test]
+fn broken_workloads() {
+    let (group, workload) = ("scheduling.k8s.io", |groups: Value| json!({"spec": {"podGroups": groups}}));
+    let gang = |name: &str, count: i64| json!({"name": name, "policy": {"gang": {"minCount": count}}});
+    check(group, "Workload", workload(json!([gang("a", 2), gang("b", 1)])), &[]);
+    check(group, "Workload", workload(json!([])), &["spec.podGroups: Required value"]);
+    check(
+        group,
+        "Workload",
+        workload(json!([gang("a", 0), gang("a", 1), {"name": "c", "policy": {}}])),
+        &[
+            "spec.podGroups[0].policy.gang.minCount: Invalid value: 0: must be greater than or equal to 1",
+            "spec.podGroups[1].name: Duplicate value: \"a\"",
+            "spec.podGroups[2].policy: Required value: must specify one of: `basic`, `gang`",
+        ],
+    );
+}
+
 // K-ADM-4
 #[test]
 fn broken_priority_classes() {
