@@ -1,6 +1,9 @@
 //! Items as our own server tells them: what our agent asks for beyond W&B's operations, and what people ask of one item.
 
+use crate::launch::REGISTRY;
 use crate::{Client, Result, part};
+use bytes::BytesMut;
+use reqwest::{Method, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -9,6 +12,8 @@ use serde_json::{Value, json};
 #[serde(default)]
 pub struct Item {
     pub id: String,
+    /// By which people call it.
+    pub number: i64,
     /// The id with the lease, which every answer for the item names.
     pub lease: String,
     pub entity: String,
@@ -193,6 +198,48 @@ impl Client {
         self.read(told)
     }
 
+    /// Puts work into a queue. The same key within a day is the same submission, so sending it again is safe.
+    pub async fn submit(&self, entity: &str, queue: &str, work: &Submission<'_>) -> Result<String> {
+        let query = "mutation pushToRunQueueByName($input: PushToRunQueueByNameInput!) { pushToRunQueueByName(input: $input) \
+                     { runQueueItemId } }";
+        let values = work.values.filter(|values| values.as_object().is_some_and(|values| !values.is_empty()));
+        let input = json!({ "entityName": entity, "projectName": REGISTRY, "queueName": queue,
+            "runSpec": work.spec.to_string(), "priority": work.priority,
+            "templateVariableValues": values.map(Value::to_string) });
+        let body = json!({ "query": query, "variables": { "input": input } });
+        let told = self.ask_with(Method::POST, "/graphql", Some(&body), &[("idempotency-key", work.key)]).await?;
+        let id = &told["data"]["pushToRunQueueByName"]["runQueueItemId"];
+        Ok(id.as_str().unwrap_or_default().to_owned())
+    }
+
+    /// What would be submitted; `objects`, `notes` and `problems`.
+    pub async fn preview(&self, entity: &str, queue: &str, work: &Submission<'_>) -> Result<Value> {
+        let body = json!({ "entity": entity, "queue": queue, "spec": work.spec, "values": work.values,
+            "priority": work.priority });
+        self.post("/api/v1/preview", &body).await
+    }
+
+    /// The items that ran under a run's name or path, newest first.
+    pub async fn items_of_run(&self, run: &str) -> Result<Vec<Value>> {
+        let told = self.get(&format!("/api/v1/items?run={}", part(run))).await?;
+        self.read(told)
+    }
+
+    /// A run's console from a line on; with `follow` until the run ends.
+    pub async fn console(&self, run: &Run, from: u64, tail: Option<u64>, follow: bool) -> Result<Lines> {
+        let Run { entity, project, name } = run;
+        let tail = tail.map(|tail| format!("&tail={tail}")).unwrap_or_default();
+        let path = format!(
+            "/api/v1/runs/{}/{}/{}/logs?from={from}&follow={follow}{tail}",
+            part(entity),
+            part(project),
+            part(name)
+        );
+        let answer = self.stream(&path, &[]).await?;
+        let first = answer.headers().get("x-volley-line").and_then(|line| line.to_str().ok()?.parse().ok());
+        Ok(Lines { first: first.unwrap_or(from), answer, url: self.url.clone(), unread: BytesMut::new() })
+    }
+
     async fn answer(&self, lease: &str, deed: &str, body: &Value) -> Result<bool> {
         let told = self.post(&path(lease, &format!("/{deed}")), body).await?;
         Ok(told["ok"].as_bool().unwrap_or(false))
@@ -202,6 +249,43 @@ impl Client {
         let strange =
             |error: serde_json::Error| crate::Error::Strange { url: self.url().to_owned(), what: error.to_string() };
         serde_json::from_value(told).map_err(strange)
+    }
+}
+
+/// What is put into a queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Submission<'a> {
+    pub spec: &'a Value,
+    pub values: Option<&'a Value>,
+    pub priority: Option<i64>,
+    pub key: &'a str,
+}
+
+/// Lines as they come.
+pub struct Lines {
+    /// The number of the first, counted from 0.
+    pub first: u64,
+    answer: Response,
+    url: String,
+    unread: BytesMut,
+}
+
+impl Lines {
+    /// The next line without its end; nothing when there are no more.
+    pub async fn next(&mut self) -> Result<Option<String>> {
+        loop {
+            if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+                let line = self.unread.split_to(end + 1);
+                return Ok(Some(String::from_utf8_lossy(&line[..end]).into_owned()));
+            }
+            let lost =
+                |source: reqwest::Error| crate::Error::Connect { url: self.url.clone(), source: source.without_url() };
+            match self.answer.chunk().await.map_err(lost)? {
+                Some(bytes) => self.unread.extend_from_slice(&bytes),
+                None if self.unread.is_empty() => return Ok(None),
+                None => self.unread.extend_from_slice(b"\n"),
+            }
+        }
     }
 }
 

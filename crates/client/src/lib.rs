@@ -132,6 +132,9 @@ impl Client {
         if let Some(body) = body {
             request = request.header(header::CONTENT_TYPE, "application/json").body(body.to_string());
         }
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
         let answer = request.basic_auth("api", Some(&self.key)).send().await.map_err(|source| self.lost(source))?;
         let bytes = self.accepted(answer).await?.bytes().await.map_err(|source| self.lost(source))?;
         let strange = |error: serde_json::Error| Error::Strange { url: self.url.clone(), what: error.to_string() };

@@ -52,6 +52,11 @@ pub fn decode_lease(id: &str) -> Option<(i64, i64)> {
     Some((item.parse().ok()?, lease.parse().ok()?))
 }
 
+/// An item as people write it: by its id, or by its bare number, which names no lease.
+pub fn decode_item(written: &str) -> Option<(i64, i64)> {
+    decode_lease(written).or_else(|| written.parse().ok().map(|number| (number, 0)))
+}
+
 fn text(id: &str) -> Option<String> {
     String::from_utf8(STANDARD.decode(id).ok()?).ok()
 }

@@ -10,8 +10,10 @@ use crate::down::Down;
 use crate::gpus::Gpus;
 use crate::home::Home;
 use crate::image::ImageVerb;
+use crate::item::Stop;
 use crate::job::JobVerb;
 use crate::kubeconfig::Kubeconfig;
+use crate::launch::Launch;
 use crate::logging::LogFormat;
 use crate::login::LoginVerb;
 use crate::logs::Logs;
@@ -30,6 +32,7 @@ use crate::version::Version;
 use crate::why::Why;
 use anyhow::Result;
 use clap::{ArgAction, Args, Parser, Subcommand};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -75,7 +78,9 @@ enum Verb {
     Server(ServerVerb),
     Agent(AgentVerb),
     Login(LoginVerb),
+    Launch(Box<Launch>),
     Ps(Ps),
+    Stop(Stop),
     Queue(QueueVerb),
     Job(JobVerb),
     Run(RunVerb),
@@ -96,6 +101,25 @@ enum Verb {
     Version(Version),
 }
 
+/// `-v` is `--set-var` behind `launch`, as it is for W&B; before it, and everywhere else, it is `--verbose`.
+///
+/// The parser has one meaning for a letter that every verb knows, so the word is replaced before it reads it.
+pub fn words(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let (mut is_launch, mut is_over) = (false, false);
+    let replaced = |word: OsString| {
+        is_over |= word == "--";
+        let behind = word.to_str().and_then(|word| word.strip_prefix("-v")).filter(|_| is_launch && !is_over);
+        let replaced = match behind {
+            Some("") => Some("--set-var".into()),
+            Some(value) if value.contains('=') => Some(format!("--set-var={value}").into()),
+            _ => None,
+        };
+        is_launch |= word == "launch";
+        replaced.unwrap_or(word)
+    };
+    arguments.map(replaced).collect()
+}
+
 impl Cli {
     pub fn run(self) -> Result<ExitCode> {
         let global = self.global;
@@ -109,7 +133,9 @@ impl Cli {
             Verb::Server(verb) => verb.run(&global, &home()?),
             Verb::Agent(verb) => verb.run(&global, &home()?),
             Verb::Login(verb) => verb.run(&home()?),
+            Verb::Launch(verb) => verb.run(&home()?),
             Verb::Ps(verb) => verb.run(&home()?),
+            Verb::Stop(verb) => verb.run(&home()?),
             Verb::Queue(verb) => verb.run(&home()?),
             Verb::Job(verb) => verb.run(&home()?),
             Verb::Run(verb) => verb.run(&home()?),
@@ -140,6 +166,30 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_v_behind_launch_sets_a_variable_as_for_wandb() {
+        let read =
+            |line: &str| words(line.split(' ').map(OsString::from)).join(&OsString::from(" ")).into_string().unwrap();
+        assert_eq!(read("volley -v launch -v a=1 -vb=2"), "volley -v launch --set-var a=1 --set-var=b=2");
+        assert_eq!(read("volley launch -vv -- -v"), "volley launch -vv -- -v");
+        assert_eq!(read("volley ps -v"), "volley ps -v");
+    }
+
+    #[test]
+    fn the_flags_of_launch_are_those_of_wandb() {
+        let parse = |line: &str| Cli::try_parse_from(words(line.split(' ').map(OsString::from)));
+        for line in [
+            "volley launch -d img:1 -q gpu -e team -p proj --set-var gpus=2 --priority high -c spec.json",
+            "volley launch -j train:latest -q -v gpus=2 -v x=y",
+            "volley launch -j train -d",
+            "volley launch -d -j train --dry-run",
+            "volley launch -u https://h/r.git -E main.py -g main -J name -B img -p p",
+            "volley launch -d img -r kubernetes -R args.json -D Dockerfile -n name --async -- --lr 0.1 -v",
+        ] {
+            assert!(parse(line).is_ok(), "{line}: {:?}", parse(line).err().map(|error| error.to_string()));
+        }
     }
 
     #[test]

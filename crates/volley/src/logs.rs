@@ -1,8 +1,9 @@
 //! `volley logs`: the logs of all ranks of a job in order of time, each line with its rank before it.
 //!
-//! `resolve` finds the object that is meant, `look` its pods, `reader` takes one log apart into lines, `tell` merges and
+//! An item of a queue has its lines from the server (`console`). Else `resolve` finds the object that is meant, `look` its pods, `reader` takes one log apart into lines, `tell` merges and
 //! follows, `print` writes. Which logs and in which order is decided in `plan::logs`.
 
+pub mod console;
 mod look;
 mod print;
 mod reader;
@@ -10,9 +11,11 @@ pub mod resolve;
 mod tell;
 
 use crate::home::Home;
+use crate::item;
+use crate::remote::Remote;
 use crate::target::{NamespaceArgs, TargetArgs, block_on};
 use crate::vcjob::duration;
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::Args;
 use look::Looker;
 use print::Printer;
@@ -29,6 +32,7 @@ Examples:
   volley logs train --rank 0                  or master, worker, worker-1
   volley logs train --tail 20 --since 10m
   volley logs train --previous                what was said before the last restart
+  volley logs -f 17                           an item of a queue, as `volley ps` numbers it, or a run: mnist/abc123
 
 A job is a vcjob, pytorchjob or one of its siblings, a job, pod, deployment, statefulset, daemonset or replicaset.";
 
@@ -36,7 +40,7 @@ A job is a vcjob, pytorchjob or one of its siblings, a job, pod, deployment, sta
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Logs {
-    /// The job, as NAME or KIND/NAME
+    /// The job, as NAME or KIND/NAME; or an item of a queue by its number, or a run as PROJECT/RUN
     #[arg(value_name = "JOB")]
     job: String,
     /// Go on with what is written, also by pods that come later, until the job ends
@@ -74,6 +78,27 @@ pub struct Logs {
 
 impl Logs {
     pub fn run(self, home: &Home) -> Result<ExitCode> {
+        let remote = Remote::of_environment();
+        if item::is_item(&self.job) {
+            let found = remote.with(home, async |session| item::logs(&session, &self.job, self.of_item()).await)?;
+            return found.ok_or_else(|| anyhow!("there is no item `{}`\nhint: `volley ps -a`", self.job));
+        }
+        let written = self.job.clone();
+        let of_item = self.of_item();
+        let of_cluster = self.of_cluster(home);
+        let Err(error) = of_cluster else { return of_cluster };
+        // What no cluster knows may be the run of an item.
+        match remote.with(home, async |session| item::logs(&session, &written, of_item).await) {
+            Ok(Some(code)) => Ok(code),
+            Ok(None) | Err(_) => Err(error),
+        }
+    }
+
+    fn of_item(&self) -> item::Wanted {
+        item::Wanted { ranks: self.rank.clone(), tail: self.tail, has_times: self.timestamps, follow: self.follow }
+    }
+
+    fn of_cluster(self, home: &Home) -> Result<ExitCode> {
         block_on(async {
             let cluster = self.target.connect(home).await?;
             let namespace = cluster.namespace(&self.namespace).to_owned();

@@ -15,6 +15,8 @@ mod server;
 mod login;
 mod queue;
 mod job;
+mod launch;
+mod item;
 mod run;
 mod ps;
 mod people;
@@ -51,7 +53,7 @@ fn main() -> ExitCode {
     }
     // rustls panics at its first use when no provider was chosen. It fails only if one was chosen already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    match cli::Cli::parse().run() {
+    match cli::Cli::parse_from(cli::words(std::env::args_os())).run() {
         Ok(code) => code,
         Err(error) => failure::tell(error),
     }

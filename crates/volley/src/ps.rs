@@ -16,13 +16,16 @@ Examples:
   volley ps -o json | jq '.[] | select(.waiting)'";
 
 const COLUMNS: &[Column] = &[
-    Column("ITEM", "/id", true),
+    Column("ITEM", "/number", false),
+    Column("ID", "/id", true),
     Column("QUEUE", "/queue", false),
     Column("ENTITY", "/entity", true),
     Column("USER", "/user", false),
     Column("RUN", "/run", false),
     Column("STATE", "/state", false),
+    Column("END", "/end", true),
     Column("PRIORITY", "/priority", true),
+    Column("ATTEMPT", "/attempt", true),
     Column("GPUS", "/gpus", false),
     Column("AGE", "@/created", false),
     Column("WAITING FOR", "/waiting", false),

@@ -37,6 +37,12 @@ pub struct Session {
 }
 
 impl Remote {
+    /// As the environment has it, for verbs whose options are a cluster's.
+    pub fn of_environment() -> Remote {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Remote { server: variable("VOLLEY_SERVER"), entity: variable("WANDB_ENTITY") }
+    }
+
     /// Does something with the server.
     pub fn with<T>(&self, home: &Home, work: impl AsyncFnOnce(Session) -> Result<T>) -> Result<T> {
         let login = self.login(home)?;

@@ -1,6 +1,7 @@
 //! `volley run`: runs of a project, one of them, and an end to it.
 
 use crate::home::Home;
+use crate::item;
 use crate::listing::{Column, Listing, follow, print_one};
 use crate::output::Output;
 use crate::remote::{Remote, Session, run_path};
@@ -61,7 +62,7 @@ enum Verb {
         #[arg(short, long)]
         watch: bool,
     },
-    /// Show a run with its config and summary
+    /// Show a run with its config, its summary and what became of it in its queue; or an item by its number
     #[command(after_help = SHOW_EXAMPLES)]
     Show {
         #[arg(value_name = "PROJECT/RUN")]
@@ -87,9 +88,14 @@ impl RunVerb {
                     false => output.print(&look().await?),
                 }
             }
+            Verb::Show { run } if item::is_item(&run) => item::show(&session, &run, output).await,
             Verb::Show { run } => {
-                let found = find(&session, project, &run).await?;
-                print_one(output, &run, &shown(found))
+                let mut found = shown(find(&session, project, &run).await?);
+                let timeline = item::timeline(&session, run_path(&session, project, &run)?).await?;
+                if !timeline.is_empty() {
+                    found["timeline"] = timeline.into();
+                }
+                print_one(output, &run, &found)
             }
             Verb::Stop { run } => {
                 let found = find(&session, project, &run).await?;

@@ -6,7 +6,9 @@ pub mod observe;
 mod show;
 
 use crate::home::Home;
+use crate::item;
 use crate::output::Output;
+use crate::remote::Remote;
 use crate::target::{NamespaceArgs, TargetArgs, block_on};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -27,6 +29,7 @@ Examples:
   volley why train --what-if nodes=+2 --what-if without=other
   volley why train --what-if queue.research.capability.gpu=16
   volley why train --history                  the reasons over time
+  volley why 17                               an item of a queue, as `volley ps` numbers it, or a run: mnist/abc123
 
 A job is a vcjob, pytorchjob or one of its siblings, a job, pod, podgroup, deployment, statefulset or replicaset. It works on
 any Kubernetes: it only reads.";
@@ -35,7 +38,7 @@ any Kubernetes: it only reads.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Why {
-    /// The job, as NAME or KIND/NAME
+    /// The job, as NAME or KIND/NAME; or an item of a queue by its number, or a run as PROJECT/RUN
     #[arg(value_name = "JOB")]
     job: String,
     /// Ask about a changed cluster: gpus=+4, cpu=+16, nodes=+2, queue.NAME.capability.gpu=16 or without=JOB; may be repeated
@@ -57,6 +60,22 @@ pub struct Why {
 
 impl Why {
     pub fn run(self, home: &Home) -> Result<ExitCode> {
+        let (remote, written, output) = (Remote::of_environment(), self.job.clone(), self.output);
+        let of_item = || remote.with(home, async |session| item::why(&session, &written, output).await);
+        if item::is_item(&written) {
+            of_item()?.ok_or_else(|| anyhow!("there is no item `{written}`\nhint: `volley ps -a`"))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let of_cluster = self.of_cluster(home);
+        let Err(error) = of_cluster else { return of_cluster };
+        // What no cluster knows may be the run of an item.
+        match of_item() {
+            Ok(Some(())) => Ok(ExitCode::SUCCESS),
+            Ok(None) | Err(_) => Err(error),
+        }
+    }
+
+    fn of_cluster(self, home: &Home) -> Result<ExitCode> {
         block_on(async {
             let cluster = self.target.connect(home).await?;
             let namespace = cluster.namespace(&self.namespace).to_owned();

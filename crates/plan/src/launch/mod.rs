@@ -22,6 +22,7 @@ pub mod container;
 pub mod process;
 pub mod demand;
 pub mod resource;
+pub mod preview;
 
 use order::{Order, Station};
 use std::fmt;

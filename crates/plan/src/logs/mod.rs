@@ -2,6 +2,7 @@
 //! among the ranks of its job (`ranks`), which containers' logs are to be read (`sources`), and in which order the lines of
 //! many logs are told (`merge`).
 
+pub mod console;
 pub mod kinds;
 pub mod merge;
 pub mod ranks;

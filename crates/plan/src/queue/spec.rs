@@ -86,6 +86,21 @@ pub enum Refusal {
     Template(Vec<Problem>),
 }
 
+impl Refusal {
+    /// Each thing that stands against it, in a sentence of its own.
+    pub fn all(&self) -> Vec<String> {
+        match self {
+            Refusal::Template(problems) => problems.iter().map(ToString::to_string).collect(),
+            Refusal::Spec(_)
+            | Refusal::Values(_)
+            | Refusal::Resource
+            | Refusal::Override
+            | Refusal::Priority(_)
+            | Refusal::NoPriorities => vec![self.to_string()],
+        }
+    }
+}
+
 fn sentences(problems: &[Problem]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

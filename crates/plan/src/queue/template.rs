@@ -214,6 +214,16 @@ pub fn values(variables: &[Variable], given: &Map<String, Value>) -> Result<BTre
     if problems.is_empty() { Ok(values) } else { Err(problems) }
 }
 
+/// What somebody wrote for a variable, as what its type asks for; what is not of that type stays a text, and is refused as one.
+pub fn worded(variables: &[Variable], name: &str, text: &str) -> Value {
+    let kind = variables.iter().find(|variable| variable.name == name).map(|variable| variable.schema.kind);
+    let read = match kind {
+        None | Some(Kind::String) => None,
+        Some(Kind::Integer | Kind::Number | Kind::Boolean) => serde_json::from_str::<Value>(text).ok(),
+    };
+    read.filter(|value| !value.is_object() && !value.is_array()).unwrap_or_else(|| Value::from(text))
+}
+
 /// The value as it will be put in place, or what is wrong with it.
 fn judge(variable: &Variable, value: &Value) -> Result<Value, Problem> {
     let Variable { name, schema, .. } = variable;

@@ -234,3 +234,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_is_written_for_a_variable_is_read_by_its_type() {
+    let variables = declare(
+        r#"{"n": {"schema": {"type": "integer"}}, "s": {"schema": {"type": "string"}}, "b": {"schema": {"type": "boolean"}}}"#,
+    )
+    .unwrap();
+    for (name, text, expected) in [
+        ("n", "5", json!(5)),
+        ("n", "two", json!("two")),
+        ("s", "5", json!("5")),
+        ("b", "true", json!(true)),
+        ("x", "1", json!("1")),
+    ] {
+        assert_eq!(worded(&variables, name, text), expected, "{name}={text}");
+    }
+}

@@ -199,7 +199,7 @@ fn teams() -> Vec<Route> {
 
 fn work() -> Vec<Route> {
     use Door::Known;
-    use Verb::{Get, Put};
+    use Verb::{Get, Post, Put};
     let access = "/api/v1/queues/{entity}/{queue}/access";
     let logs = "/api/v1/runs/{entity}/{project}/{run}/logs";
     let files = "/api/v1/runs/{entity}/{project}/{run}/files/{*name}";
@@ -207,14 +207,19 @@ fn work() -> Vec<Route> {
         route(Get, "/api/v1/events", Known, "What happens, as server-sent events", events::stream::follow)
             .query("after: integer?"),
         route(Get, "/api/v1/items", Known, "What waits and runs, over all queues", queue::rest::items)
-            .query("entity: string?, queue: string?, all: boolean?, limit: integer?"),
+            .query("entity: string?, queue: string?, all: boolean?, limit: integer?, run: string?"),
+        route(Post, "/api/v1/check", Known, "What is wrong with a document, and where", queue::preview::check)
+            .body("text: string, variables: object?"),
+        route(Post, "/api/v1/preview", Known, "What would be submitted for a launch", queue::preview::preview).body(
+            "entity: string?, queue: string?, config: object?, spec: object?, values: object?, priority: integer?",
+        ),
         route(Get, access, Known, "Who may use a queue", queue::rest::access),
         route(Put, access, Known, "Replace who may use a queue", queue::rest::set_access)
             .body("private: boolean?, people: object?"),
         route(Get, "/api/v1/queues/{entity}/{queue}/history", Known, "What a queue was before", queue::rest::history)
             .query("limit: integer?"),
         route(Get, logs, Known, "The console of a run, as text", run::rest::logs)
-            .query("tail: integer?, follow: boolean?"),
+            .query("tail: integer?, from: integer?, follow: boolean?"),
         route(Get, files, Known, "A file of a run", run::rest::file),
     ]
 }

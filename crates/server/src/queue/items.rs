@@ -172,6 +172,12 @@ pub async fn listed(database: &Database, queue: i64, all: bool, limit: usize) ->
     database.all(sql, args![queue, limit]).await?.iter().map(read).collect()
 }
 
+/// The items of a queue that ran under this name, newest first.
+pub async fn of_run_name(database: &Database, queue: i64, run: &str, limit: usize) -> Result<Vec<Item>> {
+    let sql = items("WHERE i.queue_id = $1 AND i.run_name = $2 ORDER BY i.id DESC LIMIT $3");
+    database.all(sql, args![queue, run, limit]).await?.iter().map(read).collect()
+}
+
 /// What an agent of a queue has to know of: what is held, what has just ended, and the first of what waits.
 pub async fn of_interest(database: &Database, queue: i64, since: Timestamp) -> Result<Vec<Item>> {
     let held = "WHERE i.queue_id = $1 AND i.state IN ('LEASED', 'CLAIMED', 'RUNNING') ORDER BY i.id LIMIT $2";

@@ -6,6 +6,7 @@ pub mod items;
 mod job;
 pub mod limits;
 pub mod mutation;
+pub mod preview;
 pub mod push;
 pub mod quota;
 pub mod rest;
@@ -108,7 +109,7 @@ impl Queue {
 /// The item of an id for a deed, the lease that the id names, and its queue; 404 if it is missing or hidden.
 pub async fn expect_item(shared: &Shared, caller: &Caller, deed: Deed, id: &str) -> Result<(items::Item, i64, Queue)> {
     let missing = || Fault::missing("the item");
-    let (number, lease) = crate::ids::decode_lease(id).ok_or_else(missing)?;
+    let (number, lease) = crate::ids::decode_item(id).ok_or_else(missing)?;
     let item = items::by_id(&shared.database, number).await?.ok_or_else(missing)?;
     let queue = store::by_id(&shared.database, item.queue_id).await?;
     let queue = queue.filter(|queue| queue.is_open_to(caller, Deed::See)).ok_or_else(missing)?;

@@ -382,7 +382,7 @@ async fn expect_item(shared: &Shared, caller: &Caller, id: &str) -> Result<(Item
 
 pub async fn lock(shared: &Shared, id: &str) -> Result<(crate::database::Write, Item)> {
     let missing = || Fault::missing("the item");
-    let (number, _) = ids::decode_lease(id).ok_or_else(missing)?;
+    let (number, _) = ids::decode_item(id).ok_or_else(missing)?;
     let mut write = shared.database.write().await?;
     let item = items::lock(&mut write, number).await?.ok_or_else(missing)?;
     Ok((write, item))

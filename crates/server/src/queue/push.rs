@@ -77,7 +77,7 @@ async fn known(write: &mut Write, user: i64, key: Option<&str>, now: Timestamp) 
     write.maybe(sql, args![user, key]).await?.map(|row| row.get("item_id")).transpose()
 }
 
-async fn template_of(shared: &Shared, queue: &Queue) -> Result<Template> {
+pub async fn template_of(shared: &Shared, queue: &Queue) -> Result<Template> {
     let config = match queue.config_id {
         Some(id) => store::config_by_id(&shared.database, id).await?,
         None => None,

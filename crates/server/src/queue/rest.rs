@@ -130,6 +130,8 @@ pub struct Wanted {
     #[serde(default)]
     all: bool,
     limit: Option<usize>,
+    /// Those of this run, newest first; a name, or a path with its entity and project.
+    run: Option<String>,
 }
 
 /// What waits and runs in the queues that the caller may see, in the order in which it goes; with `all`, newest first.
@@ -148,20 +150,32 @@ pub async fn items(
         for queue in store::of_entity(&shared.database, entity.id).await? {
             let is_named = wanted.queue.as_ref().is_none_or(|name| *name == queue.name);
             if is_named && queue.is_open_to(&caller, Deed::See) {
-                for item in items::listed(&shared.database, queue.id, wanted.all, limit).await? {
-                    told.push(of_item(&entity.name, &queue, item));
-                }
+                let found = match &wanted.run {
+                    Some(run) => items::of_run_name(&shared.database, queue.id, last_part(run), limit).await?,
+                    None => items::listed(&shared.database, queue.id, wanted.all, limit).await?,
+                };
+                told.extend(found.into_iter().map(|item| of_item(&entity.name, &queue, item)));
             }
         }
     }
+    if let Some(run) = &wanted.run {
+        let is_path = run.contains('/');
+        told.retain(|item| !is_path || item["run"] == run.as_str());
+        told.sort_by_key(|item| std::cmp::Reverse(item["number"].as_i64()));
+    }
     told.truncate(limit);
     Ok(Json(told.into()))
+}
+
+fn last_part(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 fn of_item(entity: &str, queue: &Queue, item: Item) -> Value {
     let run = told::run_of(&item, entity).map(|(entity, project, run)| format!("{entity}/{project}/{run}"));
     json!({
         "id": ids::encode("RunQueueItem", item.id).as_str(),
+        "number": item.id,
         "entity": entity,
         "queue": queue.name,
         "state": item.life.shown(Timestamp::now()).name(),

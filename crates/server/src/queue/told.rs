@@ -50,6 +50,7 @@ impl<'a> Teller<'a> {
         let run = run.map(|(entity, project, name)| json!({ "entity": entity, "project": project, "name": name }));
         json!({
             "id": ids::encode("RunQueueItem", item.id).as_str(),
+            "number": item.id,
             "entity": self.entity,
             "queue": self.queue.name,
             "queue_id": ids::encode("RunQueue", self.queue.id).as_str(),

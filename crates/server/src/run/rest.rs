@@ -29,6 +29,8 @@ const LOOK: Duration = Duration::from_secs(1);
 pub struct Tail {
     /// So many lines from the end; without it, all.
     tail: Option<i64>,
+    /// From this line on, counted from 0.
+    from: Option<i64>,
     #[serde(default)]
     follow: bool,
 }
@@ -40,12 +42,13 @@ pub async fn logs(
     Query(wanted): Query<Tail>,
 ) -> Result<Response> {
     let run = super::expect(&shared, &caller, Deed::See, ProjectPath::of(&entity, &project), &run).await?;
-    let next = wanted.tail.map_or(0, |tail| (run.log_lines - tail.max(0)).max(0));
+    let next = wanted.tail.map_or(0, |tail| (run.log_lines - tail.max(0)).max(0)).max(wanted.from.unwrap_or(0));
     let news = shared.news.follow();
     let reader = Reader { shared, caller: Lasting::new(caller), run, next, follows: wanted.follow, news };
     let mut response = Response::new(Body::from_stream(stream::unfold(reader, Reader::read)));
     let fields = response.headers_mut();
     fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    fields.insert("x-volley-line", next.into());
     fields.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     Ok(response)
 }

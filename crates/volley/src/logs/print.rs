@@ -61,6 +61,11 @@ impl<W: Write> Printer<W> {
                 false => write!(self.out, "{label:width$} | ")?,
             }
         }
+        self.plain(time, text)
+    }
+
+    /// A line of nobody in particular.
+    pub fn plain(&mut self, time: Timestamp, text: &[u8]) -> Result<()> {
         if self.has_times {
             write!(self.out, "{time} ")?;
         }

@@ -8,6 +8,7 @@ mod node;
 mod operator;
 mod registry;
 mod server;
+mod launch;
 mod start;
 
 use serde_json::Value;

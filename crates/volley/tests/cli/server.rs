@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
 
 /// Variables by which a server is chosen must not come from whoever runs the tests.
-fn verb(world: &World, arguments: &[&str]) -> Command {
+pub fn verb(world: &World, arguments: &[&str]) -> Command {
     let mut command = world.command(arguments);
     for name in ["VOLLEY_SERVER", "VOLLEY_API_KEY", "WANDB_BASE_URL", "WANDB_API_KEY", "WANDB_ENTITY", "WANDB_PROJECT"]
     {
@@ -18,21 +18,21 @@ fn verb(world: &World, arguments: &[&str]) -> Command {
     command
 }
 
-fn done(mut command: Command) -> (String, String) {
+pub fn done(mut command: Command) -> (String, String) {
     let output = command.output().expect("the program under test runs");
     assert!(output.status.success(), "{command:?}: {}", stderr(&output));
     (String::from_utf8(output.stdout.clone()).expect("UTF-8"), stderr(&output))
 }
 
-fn run(world: &World, arguments: &[&str]) -> String {
+pub fn run(world: &World, arguments: &[&str]) -> String {
     done(verb(world, arguments)).0
 }
 
-fn json(world: &World, arguments: &[&str]) -> Value {
+pub fn json(world: &World, arguments: &[&str]) -> Value {
     serde_json::from_str(&run(world, arguments)).expect("-o json prints JSON")
 }
 
-fn with_input(world: &World, arguments: &[&str], input: &str) -> Output {
+pub fn with_input(world: &World, arguments: &[&str], input: &str) -> Output {
     let mut command = verb(world, arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program under test runs");
@@ -40,7 +40,7 @@ fn with_input(world: &World, arguments: &[&str], input: &str) -> Output {
     child.wait_with_output().expect("the program under test ends")
 }
 
-const UP: &[&str] =
+pub const UP: &[&str] =
     &["up", "--only", "cluster,server", "--no-node", "--listen", "127.0.0.1:0", "--server-listen", "127.0.0.1:0"];
 
 #[test]
@@ -123,19 +123,7 @@ fn what_happens_is_shown_as_it_happens() {
     let mut watch = verb(&world, &["ps", "-w", "-o", "json"]);
     let mut child = Ended(watch.stdout(Stdio::piped()).spawn().expect("it runs"));
     let mut lines = BufReader::new(child.0.stdout.take().expect("a pipe")).lines();
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let exports = run(&world, &["login", "--env"]);
-    let word = |name: &str| {
-        exports
-            .split_once(&format!("{name}="))
-            .expect("an export")
-            .1
-            .split_whitespace()
-            .next()
-            .expect("a value")
-            .to_owned()
-    };
-    let client = volley_client::Client::new(&word("WANDB_BASE_URL"), &word("WANDB_API_KEY")).expect("a client");
+    let client = client(&world);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let push = "mutation { pushToRunQueueByName(input: {entityName: \"alice\", projectName: \"model-registry\", queueName: \"q\", \
                 runSpec: \"{}\"}) { runQueueItemId } }";
@@ -152,8 +140,25 @@ fn what_happens_is_shown_as_it_happens() {
     assert_eq!(state(), "CLAIMED");
 }
 
+/// Another hand on the world's server.
+pub fn client(world: &World) -> volley_client::Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let exports = run(world, &["login", "--env"]);
+    let word = |name: &str| {
+        exports
+            .split_once(&format!("{name}="))
+            .expect("an export")
+            .1
+            .split_whitespace()
+            .next()
+            .expect("a value")
+            .to_owned()
+    };
+    volley_client::Client::new(&word("WANDB_BASE_URL"), &word("WANDB_API_KEY")).expect("a client")
+}
+
 /// A process that ends with the test, whether it passed or not.
-struct Ended(Child);
+pub struct Ended(pub Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {

@@ -1,0 +1,179 @@
+//! What would be submitted for a launch that is not queued yet, as it is shown to people: without anything secret, and with
+//! words where only the queue decides, such as the item's name.
+
+use super::environment::{Given, Variable};
+use super::order::{self, Code, Job, Order, RunSpec, Station, Template};
+use super::{Refusal, Submission, job, kubernetes, render};
+use crate::queue::template;
+use serde_json::{Map, Value, json};
+
+/// Stands for the name that the queue will give.
+const NOT_YET: &str = "preview";
+const HIDDEN: &str = "<hidden>";
+/// What fetches code, where an agent says nothing else.
+const FETCHER_IMAGE: &str = "the agent's own";
+
+/// A launch that is looked at.
+pub struct Asked<'a> {
+    /// With the queue's arguments and the template's values in place.
+    pub spec: &'a Value,
+    pub template: Option<Template>,
+    pub queue: &'a str,
+    pub entity: &'a str,
+    pub priority: i64,
+    /// The file of the job that the spec names.
+    pub job: Option<&'a Value>,
+    /// Where the server is.
+    pub base_url: &'a str,
+}
+
+/// The objects in the order in which they would be submitted, and what is worth knowing of them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Preview {
+    pub objects: Vec<Value>,
+    pub notes: Vec<String>,
+}
+
+/// As an agent with usual settings would submit it.
+pub fn preview(asked: &Asked<'_>) -> Result<Preview, Vec<Refusal>> {
+    let mut spec = RunSpec::read(asked.spec)?;
+    if spec.entity.is_empty() {
+        asked.entity.clone_into(&mut spec.entity);
+    }
+    let mut order = Order {
+        item: NOT_YET.to_owned(),
+        attempt: 1,
+        queue: asked.queue.to_owned(),
+        queue_entity: asked.entity.to_owned(),
+        priority: asked.priority,
+        run_id: spec.run_id.clone().unwrap_or_else(|| NOT_YET.to_owned()),
+        config: order::config_of(asked.spec, &spec.resource),
+        queue_config: asked.template.as_ref().map(|own| template::render(&own.raw, &own.values)),
+        template: asked.template.clone(),
+        image: spec.image.clone(),
+        is_image_job: spec.image.is_some(),
+        job: None,
+        code: None,
+        spec,
+    };
+    if let Some(document) = asked.job {
+        add_job(&mut order, document).map_err(|refusal| vec![refusal])?;
+    }
+    let station = Station { base_url: asked.base_url.to_owned(), allows_processes: true, ..Station::default() };
+    let rendered = render(&order, &station)?;
+    let note = |note: super::Note| match note.path.is_empty() {
+        true => note.text,
+        false => format!("`{}`: {}", note.path, note.text),
+    };
+    Ok(Preview { objects: shown(rendered.submission), notes: rendered.notes.into_iter().map(note).collect() })
+}
+
+fn add_job(order: &mut Order, document: &Value) -> Result<(), Refusal> {
+    let source = job::read(document)?;
+    let reference = order.spec.job.clone().unwrap_or_default();
+    let (name, version) =
+        reference.rsplit('/').next().unwrap_or_default().split_once(':').unwrap_or((&reference, "latest"));
+    order.job = Some(Job {
+        name: name.to_owned(),
+        version: version.to_owned(),
+        entry_point: source.entry_point,
+        reference: reference.clone(),
+    });
+    order.is_image_job = source.image.is_some();
+    order.image = source.image;
+    if let Some(code) = source.code {
+        let of_queue = order.config.pointer("/builder/base_image").and_then(Value::as_str).map(str::to_owned);
+        let chosen = source.base_image.or(of_queue);
+        order.code = Some(Code {
+            source: code,
+            is_default_base: chosen.is_none(),
+            claim: None,
+            fetcher_image: FETCHER_IMAGE.to_owned(),
+        });
+        order.image = order.image.take().or(chosen);
+    }
+    Ok(())
+}
+
+fn shown(submission: Submission) -> Vec<Value> {
+    match submission {
+        Submission::Kubernetes(manifests) => {
+            let kubernetes::Manifests { secrets, services, workload, .. } = *manifests;
+            let secret = |secret: super::secrets::Secret| {
+                let hidden: Map<String, Value> = secret.values.keys().map(|key| (key.clone(), json!(HIDDEN))).collect();
+                let mut manifest = secret.manifest;
+                manifest["stringData"] = Value::Object(hidden);
+                manifest
+            };
+            let secrets = secrets.into_iter().map(secret);
+            secrets.chain(services.into_iter().map(|service| service.manifest)).chain([workload]).collect()
+        }
+        Submission::Container(request) => vec![json!({
+            "container": request.name, "image": request.image, "platform": request.platform,
+            "entrypoint": request.entry_point, "command": request.command, "workingDir": request.working_dir,
+            "environment": environment(&request.variables), "passedOn": request.passed_on, "host": request.host,
+        })],
+        Submission::Process(request) => {
+            vec![json!({ "process": request.words, "environment": environment(&request.variables) })]
+        }
+    }
+}
+
+fn environment(variables: &[Variable]) -> Value {
+    let told = |variable: &Variable| {
+        let value = match &variable.value {
+            Given::Text(text) => json!(text),
+            Given::ApiKey | Given::Secret(_) => json!(HIDDEN),
+            Given::Field(field) => json!(format!("<{field}>")),
+        };
+        (variable.name.clone(), value)
+    };
+    Value::Object(variables.iter().map(told).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(spec: &Value) -> Asked<'_> {
+        Asked { spec, template: None, queue: "q", entity: "ann", priority: 2, job: None, base_url: "http://h" }
+    }
+
+    #[test]
+    fn everything_is_shown_but_what_is_secret() {
+        let spec = json!({"resource": "kubernetes", "docker": {"docker_image": "img:1"}, "project": "p",
+            "resource_args": {"kubernetes": {"kind": "Job"}}, "overrides": {"args": ["--lr", "1"]}});
+        let preview = preview(&asked(&spec)).unwrap();
+        let kinds: Vec<_> = preview.objects.iter().map(|object| object["kind"].clone()).collect();
+        assert_eq!(kinds, ["Secret", "Job"]);
+        let hidden = preview.objects[0]["stringData"].as_object().unwrap();
+        assert!(!hidden.is_empty() && hidden.values().all(|value| value == HIDDEN), "{hidden:?}");
+        let pod = &preview.objects[1]["spec"]["template"]["spec"];
+        assert_eq!(
+            (&pod["containers"][0]["image"], &pod["containers"][0]["args"]),
+            (&json!("img:1"), &json!(["--lr", "1"]))
+        );
+    }
+
+    #[test]
+    fn a_job_brings_its_image_and_a_process_its_words() {
+        let spec = json!({"resource": "kubernetes", "job": "ann/p/train:v1"});
+        let document = json!({"source_type": "image", "source": {"image": "img:2"}});
+        let rendered = preview(&Asked { job: Some(&document), ..asked(&spec) }).unwrap();
+        let workload = rendered.objects.last().unwrap();
+        assert_eq!(workload["spec"]["template"]["spec"]["containers"][0]["image"], "img:2");
+        let spec = json!({"resource": "local-process", "job": "train"});
+        let document = json!({"source_type": "repo", "source": {"git": {"remote": "https://h/r", "commit": "c"},
+            "entrypoint": ["python", "t.py"]}});
+        let rendered = preview(&Asked { job: Some(&document), ..asked(&spec) }).unwrap();
+        assert_eq!(rendered.objects[0]["process"], json!(["python", "t.py"]));
+        assert_eq!(rendered.objects[0]["environment"]["WANDB_API_KEY"], HIDDEN);
+    }
+
+    // R-1
+    #[test]
+    fn what_stands_against_it_is_told() {
+        let refusals = preview(&asked(&json!({"resource": "kubernetes"}))).unwrap_err();
+        assert_eq!(refusals[0].rule, "R-1");
+    }
+}
