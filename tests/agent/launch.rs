@@ -107,6 +107,13 @@ impl<'a> Launch<'a> {
         run["state"].as_str().unwrap().to_owned()
     }
 
+    /// As W&B's page stops a run.
+    pub fn stop_run(&self, item: &Item) {
+        let run = item.run.as_ref().expect("it has a run");
+        let run = self.runtime.block_on(self.client.run(&run.entity, &run.project, &run.name)).unwrap().unwrap();
+        self.runtime.block_on(self.client.stop_run(run["id"].as_str().unwrap())).unwrap();
+    }
+
     /// The pods of an item, wherever they are.
     pub fn pods(&self, item: &Item) -> Vec<Value> {
         let key = volley_plan::launch::names::item_key(&item.id);
