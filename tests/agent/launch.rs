@@ -26,6 +26,8 @@ impl<'a> Launch<'a> {
         let url = server["address"].as_str().unwrap().to_owned();
         let key = std::fs::read_to_string(world.home.join("server/api-key")).unwrap().trim().to_owned();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        // Another test of this process may have chosen it already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::new(&url, &key).unwrap();
         let (_, entity) = runtime.block_on(client.viewer()).unwrap();
         Launch { world, client, url, key, entity, runtime }
