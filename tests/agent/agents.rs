@@ -5,6 +5,8 @@ use crate::launch::Launch;
 use crate::world::World;
 use serde_json::json;
 use std::fs;
+use std::io::Write as _;
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -13,9 +15,13 @@ struct Agent(Child);
 
 impl Agent {
     fn start(launch: &Launch<'_>, home: &str) -> Agent {
+        Agent::start_at(launch, home, &launch.url)
+    }
+
+    fn start_at(launch: &Launch<'_>, home: &str, url: &str) -> Agent {
         let home = launch.world.folder.path().join(home);
         let mut command = Command::new(env!("CARGO_BIN_EXE_volley"));
-        command.arg("--home").arg(&home).args(["agent", "-q", "shared", "-j", "8", "--url", &launch.url]);
+        command.arg("--home").arg(&home).args(["agent", "-q", "shared", "-j", "8", "--url", url]);
         command.env("VOLLEY_API_KEY", &launch.key).env("KUBECONFIG", launch.world.home.join("kubeconfig"));
         command.env("HOME", &home).env_remove("WANDB_API_KEY").env_remove("WANDB_BASE_URL").env_remove("WANDB_ENTITY");
         Agent(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
@@ -108,4 +114,63 @@ fn two_agents_of_one_queue_never_share_an_item() {
             .is_empty()
             .then_some(())
     });
+}
+
+/// The server without what only ours has, as W&B's would be.
+fn plain_server(launch: &Launch<'_>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let server = launch.url.strip_prefix("http://").unwrap().to_owned();
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let server = server.clone();
+            std::thread::spawn(move || pass_on(client, &server));
+        }
+    });
+    address
+}
+
+/// Hands a connection on, unless its first request is for one of our own paths. Such a client is not ours afterwards.
+fn pass_on(mut client: TcpStream, server: &str) -> Option<()> {
+    let mut start = [0; 16];
+    while client.peek(&mut start).ok()? < start.len() {
+        std::thread::yield_now();
+    }
+    if String::from_utf8_lossy(&start).contains(" /api/v1/") {
+        client.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").ok()?;
+        return None;
+    }
+    let mut server = TcpStream::connect(server).ok()?;
+    let (mut back, mut out) = (server.try_clone().ok()?, client.try_clone().ok()?);
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut back, &mut out);
+        out.shutdown(Shutdown::Both)
+    });
+    std::io::copy(&mut client, &mut server).ok()?;
+    server.shutdown(Shutdown::Write).ok()
+}
+
+// L-28, A-14
+#[test]
+fn an_agent_serves_a_server_that_speaks_only_wandbs_operations() {
+    let world = world();
+    let launch = Launch::on(&world);
+    ledger(&launch);
+    allow_volumes(&launch, &["one"]);
+    let server = plain_server(&launch);
+    let _agent = Agent::start_at(&launch, "one", &server);
+    let good = launch.push("shared", "echo fine");
+    let bad = launch.push("shared", "echo broken; exit 4");
+    let stopped = launch.push("shared", "trap 'exit 0' TERM; while :; do sleep 0.05; done");
+    let item = launch.until_end(&good);
+    assert_eq!(item.state, "FINISHED", "{item:#?}");
+    assert_eq!((launch.lines(&item), launch.run_state(&item)), (vec!["fine".to_owned()], "finished".to_owned()));
+    let item = launch.until_end(&bad);
+    assert!(item.error.as_ref().is_some_and(|error| error.message.contains("exit code 4")), "{item:#?}");
+    let item = launch.until(&stopped, "it runs", |item| item.state == "RUNNING" || item.run.is_some());
+    launch.stop_run(&item);
+    let item = launch.until_end(&stopped);
+    assert!(
+        launch.pods(&item).iter().all(|pod| matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed")))
+    );
 }

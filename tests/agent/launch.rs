@@ -26,6 +26,8 @@ impl<'a> Launch<'a> {
         let url = server["address"].as_str().unwrap().to_owned();
         let key = std::fs::read_to_string(world.home.join("server/api-key")).unwrap().trim().to_owned();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        // Another test of this process may have chosen it already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::new(&url, &key).unwrap();
         let (_, entity) = runtime.block_on(client.viewer()).unwrap();
         Launch { world, client, url, key, entity, runtime }
@@ -105,6 +107,13 @@ impl<'a> Launch<'a> {
         let run = item.run.as_ref().expect("it has a run");
         let run = self.runtime.block_on(self.client.run(&run.entity, &run.project, &run.name)).unwrap().unwrap();
         run["state"].as_str().unwrap().to_owned()
+    }
+
+    /// As W&B's page stops a run.
+    pub fn stop_run(&self, item: &Item) {
+        let run = item.run.as_ref().expect("it has a run");
+        let run = self.runtime.block_on(self.client.run(&run.entity, &run.project, &run.name)).unwrap().unwrap();
+        self.runtime.block_on(self.client.stop_run(run["id"].as_str().unwrap())).unwrap();
     }
 
     /// The pods of an item, wherever they are.

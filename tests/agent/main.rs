@@ -9,7 +9,6 @@ mod command;
 #[expect(dead_code, reason = "other tests use the rest")]
 mod http;
 #[path = "../kubectl/installed.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
 mod installed;
 #[path = "../node/traces.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]

@@ -105,8 +105,8 @@ impl Shell {
         let items = self.desk.items().await?;
         let is_ours = |item: &crate::item::Item| {
             let is_held = item.is_open() && (item.is_mine || item.is_orphaned);
-            let is_left = item.standing == Standing::Ended && item.is_mine;
-            held_or_known(self, &item.key()) || is_held || is_left
+            // Others may have left something in the cluster: an attempt before, or what was settled but not let go.
+            self.table.get(&item.key()).is_some() || is_held || (!item.is_open() && self.kube.has(&item.key()))
         };
         let items = items.into_iter().filter(is_ours).collect();
         for key in self.table.take_list(items, asked) {
@@ -150,10 +150,6 @@ impl Shell {
         self.table.change(key, |entry| entry.item.is_stop_asked = true);
         self.wake(key);
     }
-}
-
-fn held_or_known(shell: &Shell, key: &str) -> bool {
-    shell.table.get(key).is_some() || shell.kube.has(key)
 }
 
 enum Next {

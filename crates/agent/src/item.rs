@@ -192,3 +192,54 @@ impl Entry {
         Entry { item, prepared: None, refusal: None, told: Told::default(), begun: 0, touched: 0 }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(id: &str, standing: Standing) -> Item {
+        Item {
+            id: id.to_owned(),
+            lease: String::new(),
+            entity: "e".to_owned(),
+            queue: "q".to_owned(),
+            standing,
+            is_mine: true,
+            is_orphaned: false,
+            attempt: 1,
+            is_stop_asked: false,
+            is_over: false,
+            spec: Value::Null,
+            template: None,
+            run: None,
+            user: None,
+            priority: 2,
+        }
+    }
+
+    #[test]
+    fn a_list_does_not_undo_what_was_done_while_it_was_asked_for() {
+        let table = Table::default();
+        let (a, b) = (table.put(item("a", Standing::Leased)), table.put(item("b", Standing::Leased)));
+        let asked = table.now();
+        table.change(&a, |entry| entry.item.standing = Standing::Claimed);
+        let fresh = table.put(item("c", Standing::Leased));
+        // The list was made before: it knows nothing of the claim, of `c`, nor of `b`, which was deleted.
+        table.take_list(vec![item("a", Standing::Leased), item("d", Standing::Claimed)], asked);
+        assert_eq!(table.get(&a).unwrap().item.standing, Standing::Claimed);
+        assert_eq!(table.get(&fresh).unwrap().item.standing, Standing::Leased);
+        let gone = table.get(&b).unwrap().item;
+        assert!(gone.standing == Standing::Ended && gone.is_over);
+        assert_eq!(table.held().len(), 3);
+    }
+
+    // L-27
+    #[test]
+    fn the_next_attempt_begins_with_nothing_of_the_last() {
+        let table = Table::default();
+        let key = table.put(item("a", Standing::Claimed));
+        table.change(&key, |entry| entry.refusal = Some((1, "no".to_owned())));
+        table.put(Item { attempt: 2, ..item("a", Standing::Leased) });
+        assert!(table.get(&key).unwrap().refusal.is_none());
+    }
+}

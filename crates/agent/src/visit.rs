@@ -60,7 +60,7 @@ impl Shell {
 
     /// The item's present attempt, made ready once.
     async fn attempt(&self, key: &str, entry: &Entry) -> Result<Attempt, Failure> {
-        let item = entry.item.clone();
+        let item = self.desk.fill(&entry.item).await?;
         let prepared = match &entry.prepared {
             Some((attempt, prepared)) if *attempt == item.attempt => prepared.clone(),
             _ => {
@@ -105,11 +105,22 @@ impl Shell {
             self.consoles.follow(attempt, runner, is_running)?;
         }
         let seen = seen(&attempt.item, &sight, refusal);
-        let plan = life::plan(&seen, &self.timers, Timestamp::now());
+        let mut plan = life::plan(&seen, &self.timers, Timestamp::now());
+        // What the server refused to begin is ended with its words.
+        if let (Some((_, reason)), Standing::Leased, false) =
+            (&entry.refusal, seen.item.standing, seen.item.is_stop_asked)
+        {
+            plan.deeds = vec![Deed::Fail { stage: Stage::Agent, reason: reason.clone() }];
+        }
         let is_settled = seen.item.standing == Standing::Ended && plan.deeds.is_empty();
         if plan.deeds.is_empty() {
             if is_settled {
                 self.settle(attempt);
+                return Ok(Step::Rest(None));
+            }
+            if seen.item.standing == Standing::Pending {
+                // Whoever takes it next looks after it.
+                self.table.remove(&attempt.key);
                 return Ok(Step::Rest(None));
             }
             self.report(attempt, entry, &sight, plan.waits_for).await?;
@@ -292,7 +303,9 @@ impl Shell {
         let waiting = waits_for.filter(|_| !is_running);
         let told = Told { waiting, is_running: is_running || entry.told.is_running, place: sight.place.clone() };
         if told != entry.told {
-            self.desk.note(&attempt.item, &told).await?;
+            let is_first = entry.told == Told::default();
+            let manifest = attempt.manifests().ok().map(|manifests| &manifests.workload).filter(|_| is_first);
+            self.desk.note(&attempt.item, &told, manifest).await?;
             self.table.change(&attempt.key, |entry| entry.told = told);
         }
         Ok(())

@@ -11,8 +11,10 @@ use std::path::{Path, PathBuf};
 use volley_cluster::images::tree::remove_tree;
 
 /// What volley makes at the top of its home, beside the files `volley.*`.
-const OURS: [&str; 10] =
-    ["cluster", "config.yaml", "image-maps", "images", "kubeconfig", "login.json", "node", "pki", "server", "volumes"];
+const OURS: [&str; 11] = [
+    "agent", "cluster", "config.yaml", "image-maps", "images", "kubeconfig", "login.json", "node", "pki", "server",
+    "volumes",
+];
 /// Whatever was ever done in a home, it left one of these.
 const MARKS: [&str; 3] = ["volley.lock", "volley.turn", "volley.images"];
 

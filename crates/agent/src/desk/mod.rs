@@ -8,6 +8,7 @@ mod theirs;
 use crate::item::{Item, RunName, Told};
 use crate::runner::Failure;
 use ours::Ours;
+use serde_json::Value;
 use std::path::Path;
 use theirs::Theirs;
 use volley_client::{Client, Error};
@@ -41,6 +42,14 @@ impl Desk {
         match self {
             Desk::Ours(desk) => desk.items().await,
             Desk::Theirs(desk) => desk.items().await,
+        }
+    }
+
+    /// The item with its spec, which lists may leave out.
+    pub async fn fill(&self, item: &Item) -> Result<Item, Failure> {
+        match self {
+            Desk::Ours(desk) if item.spec.is_null() => desk.fill(item).await,
+            Desk::Ours(_) | Desk::Theirs(_) => Ok(item.clone()),
         }
     }
 
@@ -89,10 +98,10 @@ impl Desk {
         }
     }
 
-    /// What people see of it while it lasts.
-    pub async fn note(&self, item: &Item, told: &Told) -> Result<(), Failure> {
+    /// What people see of it while it lasts; `manifest` is what was submitted, which holds no secrets.
+    pub async fn note(&self, item: &Item, told: &Told, manifest: Option<&Value>) -> Result<(), Failure> {
         match self {
-            Desk::Ours(desk) => desk.note(item, told).await,
+            Desk::Ours(desk) => desk.note(item, told, manifest).await,
             Desk::Theirs(desk) => desk.note(item, told).await,
         }
     }

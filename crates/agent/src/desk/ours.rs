@@ -4,7 +4,7 @@ use super::{End, guarded, stage};
 use crate::attempt::values;
 use crate::item::{Item, RunName, Told};
 use crate::runner::Failure;
-use serde_json::json;
+use serde_json::{Value, json};
 use volley_client::{Client, Error, items};
 use volley_plan::agent::life::Standing;
 use volley_plan::launch::order::config_of;
@@ -19,12 +19,25 @@ impl Ours {
         Ok(self.client.agent_items(&self.agent).await?.into_iter().map(read).collect())
     }
 
+    /// What lists leave out of items that are not this agent's: needed to clear away what is left of them.
+    pub async fn fill(&self, item: &Item) -> Result<Item, Failure> {
+        let full = read(self.client.item(&item.id).await.map_err(guarded)?);
+        Ok(Item { spec: full.spec, template: full.template, run: full.run, ..item.clone() })
+    }
+
     pub async fn take(&self, queue: &str, limit: usize) -> Result<Vec<Item>, Failure> {
         Ok(self.client.take(&self.agent, queue, limit).await?.into_iter().map(read).collect())
     }
 
     pub async fn acknowledge(&self, item: &Item, run: &RunName) -> Result<(), Failure> {
-        held(self.client.acknowledge_item(&item.lease, &self.agent, Some(&run.project), &run.name).await)
+        let answer = self.client.acknowledge_item(&item.lease, &self.agent, Some(&run.project), &run.name).await;
+        match answer {
+            // Such as a project that the submitter may not log to: the item fails by it.
+            Err(Error::Refused { status, message, .. }) if matches!(status.as_u16(), 400 | 403 | 404) => {
+                Err(Failure::Refused(format!("its run cannot be made: {message}")))
+            }
+            answer => held(answer),
+        }
     }
 
     pub async fn release(&self, item: &Item) -> Result<(), Failure> {
@@ -49,12 +62,12 @@ impl Ours {
         held(self.client.end_item(&item.lease, &items::End { state, stage: at, message, exit_code }).await)
     }
 
-    pub async fn note(&self, item: &Item, told: &Told) -> Result<(), Failure> {
+    pub async fn note(&self, item: &Item, told: &Told, manifest: Option<&Value>) -> Result<(), Failure> {
         let note = items::Note {
             waiting: Some(told.waiting.clone()),
             is_running: told.is_running,
             place: Some(told.place.clone()).filter(|place| !place.is_null()),
-            manifest: None,
+            manifest: manifest.cloned(),
         };
         held(self.client.note(&item.lease, &note).await)
     }

@@ -210,3 +210,59 @@ impl State {
         own.map(|(key, _)| key.clone()).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn object(kind: &str, name: &str, version: u64) -> Value {
+        json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": name, "namespace": "n", "uid": name,
+            "resourceVersion": version.to_string(), "labels": { label::ITEM: "k", label::ATTEMPT: "2" } } })
+    }
+
+    // L-22
+    #[test]
+    fn a_pod_that_was_taken_is_remembered_when_it_is_gone() {
+        let view = View::default();
+        assert_eq!(view.learn(Row::Pod, object("Pod", "p", 1)), ["k"]);
+        let mut taken = object("Pod", "p", 2);
+        taken["status"]["conditions"] =
+            json!([{ "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler" }]);
+        view.forget(&place(Row::Pod, &taken), Some(&taken));
+        let around = view.around("k");
+        assert!(around.pods.is_empty() && around.disrupted.contains(&2));
+        view.settle("k");
+        assert!(view.around("k").disrupted.is_empty() && !view.has("k"));
+    }
+
+    #[test]
+    fn what_a_call_answered_is_not_undone_by_an_older_event() {
+        let view = View::default();
+        view.learn(Row::Workload, object("Job", "j", 5));
+        assert!(view.learn(Row::Workload, object("Job", "j", 4)).is_empty());
+        assert_eq!(view.around("k").workloads[0]["metadata"]["resourceVersion"], "5");
+        let mut another = object("Job", "j", 3);
+        another["metadata"]["uid"] = json!("other");
+        assert_eq!(view.learn(Row::Workload, another), ["k"], "a new object of the same name is news");
+    }
+
+    // K-76
+    #[test]
+    fn events_and_groups_are_found_with_the_pods_that_they_are_about() {
+        let view = View::default();
+        let mut pod = object("Pod", "p", 1);
+        pod["metadata"]["annotations"] = json!({ GROUP: "g" });
+        view.learn(Row::Pod, pod);
+        let group = json!({ "apiVersion": "s/v1", "kind": "PodGroup", "metadata": { "name": "g", "namespace": "n" } });
+        assert_eq!(view.learn(Row::Group, group), ["k"]);
+        let about = json!({ "kind": "Pod", "namespace": "n", "name": "p" });
+        for number in 0..20 {
+            let event = json!({ "kind": "Event", "metadata": { "uid": number }, "involvedObject": about });
+            assert_eq!(view.learn(Row::Event, event), ["k"]);
+        }
+        let around = view.around("k");
+        assert_eq!(around.events.len(), EVENTS_EACH);
+        assert!(around.group.is_some());
+    }
+}
