@@ -279,3 +279,35 @@ fn only_the_submitter_and_who_manages_the_queue_stop_an_item() {
     assert_eq!(desk.item(&id)["state"], "PENDING");
     assert!(text(&desk.item(&id)["reason"]).starts_with("it is the next of queue work"));
 }
+
+#[test]
+fn a_preview_is_for_those_who_see_the_queue_and_queues_nothing() {
+    let desk = Desk::new(Engine::Sqlite);
+    let asked = json!({ "entity": TEAM, "queue": "work", "values": { "n": 3 }, "spec": { "docker": { "docker_image": "img:1" } } });
+    let look = |key: &str, asked: &Value| send(&desk.world.running, key, "POST /api/v1/preview", &asked.to_string());
+    assert_eq!(look(&desk.world.bob, &asked).status, 404);
+    let shown = look(&desk.world.vera, &asked);
+    assert_eq!(shown.status, 200, "{}", shown.body);
+    let objects = shown.json()["objects"].as_array().expect("objects").clone();
+    assert_eq!(objects.last().expect("a workload")["kind"], "Job", "{}", shown.body);
+    let wrong = json!({ "values": { "n": "x", "m": 1 }, "entity": TEAM, "queue": "work" });
+    let problems = look(&desk.world.olga, &wrong).json()["problems"].as_array().expect("problems").len();
+    assert_eq!(problems, 2);
+    let draft = json!({ "config": { "resource": "kubernetes", "config": { "kind": "Job", "spec": { "parallelism": "{{n}}" } },
+        "template_variables": { "n": { "schema": { "type": "integer", "default": 2 } } } } });
+    let shown = look(&desk.world.olga, &draft);
+    assert_eq!(
+        shown.json()["objects"].as_array().expect("objects").last().expect("a workload")["spec"]["parallelism"],
+        2
+    );
+    assert!(desk.take(1).is_empty());
+}
+
+#[test]
+fn a_document_is_checked_at_its_lines_and_columns() {
+    let desk = Desk::new(Engine::Sqlite);
+    let report = desk.rest("POST /api/v1/check", json!({ "text": "a:\n\tb: 1\n" }));
+    let finding = &report["findings"][0];
+    assert_eq!((&finding["code"], &finding["line"]), (&json!("G-01"), &json!(2)), "{report}");
+    assert!(report["fixed"].is_string(), "{report}");
+}

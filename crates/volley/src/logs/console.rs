@@ -45,7 +45,7 @@ impl Console {
             return Ok(());
         };
         let wanted = labels(&self.wanted, &item.place);
-        let mut lines = match client.console(run, self.lines, self.tail.take(), follow).await {
+        let mut lines = match client.console(run, self.lines, self.tail, follow).await {
             Ok(lines) => lines,
             // W&B's agents name the run before it exists.
             Err(error) if error.is_missing() => return Ok(()),
@@ -53,6 +53,7 @@ impl Console {
         };
         // A tail begins further behind than was asked for.
         self.lines = lines.first.max(self.lines);
+        self.tail = None;
         while let Some(line) = lines.next().await? {
             self.lines += 1;
             self.tell(&line, &wanted)?;

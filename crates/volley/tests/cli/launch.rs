@@ -114,7 +114,8 @@ fn output_of(child: &mut Child) -> (String, Option<i32>) {
 #[test]
 fn everything_that_stands_against_a_launch_is_told_at_once() {
     let world = world();
-    let all = refusal(&world, &["launch", "-q", "gpu", "-v", "gpus=0", "--set-var", "colour=red", "--priority", "high"]);
+    let all =
+        refusal(&world, &["launch", "-q", "gpu", "-v", "gpus=0", "--set-var", "colour=red", "--priority", "high"]);
     for told in [
         "4 things stand against this launch",
         "template variable `gpus` must be at least 1, but got 0",
@@ -138,7 +139,8 @@ fn everything_that_stands_against_a_launch_is_told_at_once() {
 #[test]
 fn a_dry_run_shows_what_would_be_submitted_and_no_secret() {
     let world = world();
-    let shown = run(&world, &["launch", "-d", "img:1", "-q", "gpu", "-p", "p", "-v", "gpus=2", "--dry-run", "--", "--lr", "1"]);
+    let shown =
+        run(&world, &["launch", "-d", "img:1", "-q", "gpu", "-p", "p", "-v", "gpus=2", "--dry-run", "--", "--lr", "1"]);
     for told in ["kind: Job", "image: img:1", "kind: Secret", "<hidden>", "- --lr"] {
         assert!(shown.contains(told), "{told}: {shown}");
     }
@@ -158,7 +160,11 @@ fn what_waits_says_why_and_is_stopped() {
     assert!(told.contains(&format!("queued in `gpu` as item {number}")), "{told}");
     assert_eq!(run(&world, &launch).trim(), number, "the same key is the same submission");
     let why = run(&world, &["why", number]);
-    assert!(why.contains("number 1 in queue `gpu`") && why.contains("no agent serves queue gpu; start one: volley agent -q gpu"), "{why}");
+    assert!(
+        why.contains("number 1 in queue `gpu`")
+            && why.contains("no agent serves queue gpu; start one: volley agent -q gpu"),
+        "{why}"
+    );
     let agent = Agent::new(&world);
     let why = run(&world, &["why", number]);
     assert!(why.contains("it is the next of queue gpu"), "{why}");
@@ -200,7 +206,8 @@ fn a_launch_is_followed_through_all_ranks_to_the_jobs_exit_code() {
     let why = run(&world, &["why", "p/r1"]);
     assert!(why.contains("failed with exit code 137") && why.contains("worker-0 was killed for memory"), "{why}");
     let shown = json(&world, &["run", "show", "p/r1", "-o", "json"]);
-    let what: Vec<&str> = shown["timeline"].as_array().expect("a timeline").iter().filter_map(|one| one["what"].as_str()).collect();
+    let what: Vec<&str> =
+        shown["timeline"].as_array().expect("a timeline").iter().filter_map(|one| one["what"].as_str()).collect();
     assert_eq!((what.len(), what[0]), (3, "queued in gpu by alice"));
     assert!(what[2].starts_with("failed: worker-0"), "{what:?}");
     assert_eq!((&shown["state"], &shown["exitcode"]), (&value!("failed"), &value!(137)));
@@ -237,7 +244,10 @@ fn a_job_of_a_repository_is_pinned_and_a_file_gives_what_flags_do_not() {
     let refused = refusal(&world, &["launch", "-u", "file:///etc", "-E", "python x.py", "-q", "gpu"]);
     assert!(refused.contains("no repository that agents may fetch"), "{refused}");
     let commit = "0123456789012345678901234567890123456789";
-    let git = ["launch", "-u", "https://example.org/train.git", "-g", commit, "-E", "python 'a b.py'", "-B", "base:1", "-p", "p", "-q", "gpu"];
+    let git = [
+        "launch", "-u", "https://example.org/train.git", "-g", commit, "-E", "python 'a b.py'", "-B", "base:1", "-p",
+        "p", "-q", "gpu",
+    ];
     let (_, told) = done(verb(&world, &git));
     assert!(told.contains(&format!("job `alice/p/job-train:v0` at commit {commit}")), "{told}");
     let job = json(&world, &["job", "show", "job-train", "-p", "p", "-o", "json"]);
@@ -252,6 +262,7 @@ fn a_job_of_a_repository_is_pinned_and_a_file_gives_what_flags_do_not() {
     assert_eq!((&item["spec"]["project"], &item["spec"]["name"]), (&value!("from-file"), &value!("nice")));
     assert_eq!(item["spec"]["overrides"], value!({"run_config": {"lr": 0.1}, "args": ["b"]}));
     assert_eq!(item["values"], value!({"gpus": 3}));
-    let args: &Value = &item["resolved_spec"]["resource_args"]["kubernetes"]["spec"]["template"]["spec"]["containers"][0]["resources"];
+    let args: &Value =
+        &item["resolved_spec"]["resource_args"]["kubernetes"]["spec"]["template"]["spec"]["containers"][0]["resources"];
     assert_eq!(args["limits"]["nvidia.com/gpu"], 3);
 }
