@@ -79,10 +79,12 @@ impl Shell {
         self.write_group(key, patch, events);
     }
 
-    /// Adds to the patches what groups are to remember of their waiting.
+    /// Adds to the patches what groups are to remember of their waiting: with a new condition, and without pods, of which
+    /// conditions tell.
     fn note(&self, patches: &mut BTreeMap<Key, Value>, now: Timestamp) {
         for (_, gang) in self.view.snapshot.gangs.iter().filter(|(_, gang)| !gang.is_single) {
-            let Some(group) = &gang.group else { continue };
+            let has_news = gang.members.is_empty() || patches.contains_key(&gang.key);
+            let Some(group) = gang.group.as_ref().filter(|_| has_news) else { continue };
             let waiting = self.placement.waiting.get(&gang.key);
             if let Some(text) = history::noted(self.view.histories.get(&gang.key), waiting, now) {
                 let patch =
@@ -97,8 +99,10 @@ impl Shell {
         let snapshot = &self.view.snapshot;
         let note = |(key, pending): (&Key, &Pending)| {
             let pod = snapshot.pods.find(key).map(|pod| &snapshot.pods[pod])?;
-            let is_known = pod.gang.is_some_and(|gang| snapshot.gangs[gang].group.is_some());
-            let message = missing(&pending.object).filter(|_| !is_known)?;
+            if pod.gang.is_some_and(|gang| snapshot.gangs[gang].group.is_some()) {
+                return None;
+            }
+            let message = missing(&pending.object)?;
             let pod = Member { key: key.clone(), uid: pod.uid.clone() };
             Some(PodNote { pod, reason: "Unschedulable", message, nominated: None })
         };

@@ -2,7 +2,7 @@
 
 use super::Rule;
 use super::metadata::label_selector;
-use super::place::Place;
+use super::place::{IMMUTABLE, Place};
 use super::rollout::count_or_percent;
 use crate::kube::field::Problem;
 use crate::kube::names;
@@ -15,7 +15,8 @@ pub(super) const RULES: &[Rule] = &[
         .on_create(priority_class)
         .on_update(priority_class_update)
         .fixed(&["preemptionPolicy"]),
-    Rule::of("scheduling.k8s.io", "Workload", |workload| self::workload(&workload.field("spec"))).fixed(&["spec"]),
+    Rule::of("scheduling.k8s.io", "Workload", |workload| self::workload(&workload.field("spec")))
+        .on_update(workload_update),
     Rule::of("policy", "PodDisruptionBudget", |budget| disruption_budget(&budget.field("spec"))),
     Rule::of("coordination.k8s.io", "Lease", |lease| self::lease(&lease.field("spec"))),
     Rule::of("autoscaling", "HorizontalPodAutoscaler", |autoscaler| self::autoscaler(&autoscaler.field("spec"))),
@@ -56,7 +57,9 @@ fn priority_class_update(new: &Place, old: &Value) {
 const WORKLOAD_GROUPS_MAX: usize = 8;
 
 fn workload(spec: &Place) {
-    spec.needs(&["podGroups"]);
+    if spec.list("podGroups").is_empty() {
+        spec.required("podGroups", "must have at least one item");
+    }
     spec.items_at_most("podGroups", WORKLOAD_GROUPS_MAX);
     let mut seen = BTreeSet::new();
     for group in spec.items("podGroups") {
@@ -65,14 +68,26 @@ fn workload(spec: &Place) {
         group.duplicate_if(!name.is_empty() && !seen.insert(name), "name", name);
         let policy = group.field("policy");
         match (policy.has("basic"), policy.has("gang")) {
-            (false, false) => group.required("policy", "must specify one of: `basic`, `gang`"),
-            (true, true) => group.wrong("policy", "must specify exactly one of: `basic`, `gang`"),
-            _ => {}
+            (false, false) => group.required("policy", "exactly one of `basic`, `gang` is required"),
+            (true, true) => {
+                let detail = "exactly one of `basic`, `gang` is required, but multiple fields are set";
+                group.invalid("policy", "{`basic`, `gang`}", detail);
+            }
+            (true, false) | (false, true) => {}
         }
         let gang = policy.field("gang");
         let is_none = policy.has("gang") && gang.integer("minCount").unwrap_or(0) < 1;
-        gang.wrong_if(is_none, "minCount", "must be greater than or equal to 1");
+        gang.wrong_if(is_none, "minCount", "must be greater than zero");
     }
+}
+
+/// The reference names the field from the spec on.
+fn workload_update(new: &Place, old: &Value) {
+    let (spec, old) = (new.get("spec"), &old["spec"]);
+    let (groups, owner) = (&spec["podGroups"], &spec["controllerRef"]);
+    new.invalid_if(*groups != old["podGroups"], "podGroups", groups.clone(), IMMUTABLE);
+    let is_other = !old["controllerRef"].is_null() && *owner != old["controllerRef"];
+    new.invalid_if(is_other, "controllerRef", owner.clone(), IMMUTABLE);
 }
 
 fn disruption_budget(spec: &Place) {

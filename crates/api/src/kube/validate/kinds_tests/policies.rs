@@ -288,15 +288,20 @@ fn broken_workloads() {
     let (group, workload) = ("scheduling.k8s.io", |groups: Value| json!({"spec": {"podGroups": groups}}));
     let gang = |name: &str, count: i64| json!({"name": name, "policy": {"gang": {"minCount": count}}});
     check(group, "Workload", workload(json!([gang("a", 2), gang("b", 1)])), &[]);
-    check(group, "Workload", workload(json!([])), &["spec.podGroups: Required value"]);
+    let told = r#"podGroups: Invalid value: [{"name":"a","policy":{"gang":{"minCount":2}}}]: field is immutable"#;
+    check_change(group, "Workload", workload(json!([gang("a", 1)])), workload(json!([gang("a", 2)])), &[told]);
+    check(group, "Workload", workload(json!([])), &["spec.podGroups: Required value: must have at least one item"]);
     check(
         group,
         "Workload",
-        workload(json!([gang("a", 0), gang("a", 1), {"name": "c", "policy": {}}])),
+        workload(
+            json!([gang("a", 0), gang("a", 1), {"name": "c", "policy": {}}, {"name": "d", "policy": {"basic": {}, "gang": {"minCount": 1}}}]),
+        ),
         &[
-            "spec.podGroups[0].policy.gang.minCount: Invalid value: 0: must be greater than or equal to 1",
+            "spec.podGroups[0].policy.gang.minCount: Invalid value: 0: must be greater than zero",
             "spec.podGroups[1].name: Duplicate value: \"a\"",
-            "spec.podGroups[2].policy: Required value: must specify one of: `basic`, `gang`",
+            "spec.podGroups[2].policy: Required value: exactly one of `basic`, `gang` is required",
+            "spec.podGroups[3].policy: Invalid value: \"{`basic`, `gang`}\": exactly one of `basic`, `gang` is required, but multiple fields are set",
         ],
     );
 }
