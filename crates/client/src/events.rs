@@ -14,7 +14,8 @@ pub struct Event {
     #[serde(skip)]
     pub id: i64,
     pub at: String,
-    /// A noun and what became of it: `item.state`.
+    /// A noun and what became of it: `item.state`. `reset`, always the first of a stream, says that what followed the event
+    /// that was seen last is no longer kept: whoever remembers anything asks for it again.
     pub kind: String,
     /// The global id of what it is about.
     pub subject: String,
