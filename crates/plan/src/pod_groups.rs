@@ -43,10 +43,13 @@ pub fn named_by(pod: &Value) -> Option<&str> {
     marked.or_else(labelled).or_else(|| reference(pod))
 }
 
-/// Whether a pod says that it is of a gang, in whatever way.
-pub fn is_of_gang(pod: &Value) -> bool {
-    let is_light = pod["metadata"]["labels"][LIGHT].is_string();
-    is_light || named_by(pod).is_some() || !text(pod, "spec.workloadRef.name").is_empty()
+/// The gang that a pod says it is of, in whatever way.
+pub fn gang_of(pod: &Value) -> Option<String> {
+    let light = || pod["metadata"]["labels"][LIGHT].as_str();
+    let parts = ["name", "podGroup", "podGroupReplicaKey"].map(|part| text(&pod["spec"]["workloadRef"], part));
+    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    let named = named_by(pod).or_else(light).map(str::to_owned);
+    named.or_else(|| (!parts.is_empty()).then(|| parts.join(".")))
 }
 
 fn reference(pod: &Value) -> Option<&str> {
@@ -181,6 +184,8 @@ mod tests {
         let of_workload = words(json!({"workloadRef": {"name": "w", "podGroup": "p"}}));
         assert_eq!(of_workload.as_deref(), Some("Workload n/w does not exist; the pod waits until it is made"));
         assert_eq!(words(json!({})), None);
-        assert!(is_of_gang(&json!({"metadata": {"labels": {LIGHT: "l"}}})) && !is_of_gang(&json!({})));
+        assert_eq!(gang_of(&json!({"metadata": {"labels": {LIGHT: "l"}}})).as_deref(), Some("l"));
+        assert_eq!(gang_of(&json!({"spec": {"workloadRef": {"name": "w", "podGroup": "p"}}})).as_deref(), Some("w.p"));
+        assert_eq!(gang_of(&json!({})), None);
     }
 }

@@ -4,7 +4,7 @@ use super::head::{strings, target_of};
 use super::volcano::group::{add_pods, texts};
 use crate::control::quota::Usage;
 use crate::control::{Action, Plan, Propagation};
-use crate::pod_groups::is_of_gang;
+use crate::pod_groups::gang_of;
 use serde_json::{Map, Value, json};
 use volley_api::kube::{at, text};
 use volley_api::volcano::{SCHEDULING, keys};
@@ -33,7 +33,7 @@ pub fn plan(seen: &Observed, schedulers: &[&str]) -> Plan {
     let pod = seen.pod;
     let is_going = !text(pod, "metadata.deletionTimestamp").is_empty();
     // One that names a group of any kind is of that one, whether it is there yet or not.
-    let has_group = strings(at(pod, "metadata.annotations")).contains_key(keys::GROUP) || is_of_gang(pod);
+    let has_group = strings(at(pod, "metadata.annotations")).contains_key(keys::GROUP) || gang_of(pod).is_some();
     if is_going || has_group || !schedulers.contains(&text(pod, "spec.schedulerName")) {
         return plan;
     }

@@ -3,6 +3,7 @@
 use super::{Job, Part, Trace};
 use crate::control::quota::usage;
 use crate::gang::snapshot::Kind;
+use crate::pod_groups::gang_of;
 use crate::why::world::World;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -10,7 +11,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use volley_api::kube::time::parse_duration;
 use volley_api::kube::{at, text, time};
-use volley_api::volcano::keys;
 
 const ESTIMATES: [&str; 2] = ["volley.dev/running-estimate", "volcano.sh/runningEstimate"];
 /// For jobs that say nothing of how long they take.
@@ -21,8 +21,7 @@ pub fn trace(world: &World, now: Timestamp) -> Trace {
     let mut gangs: BTreeMap<(String, String), Vec<&Value>> = BTreeMap::new();
     let is_alive = |pod: &&Value| !matches!(text(pod, "status.phase"), "Succeeded" | "Failed");
     for pod in world.of(Kind::Pod).iter().filter(is_alive) {
-        let named = pod["metadata"]["annotations"][keys::GROUP].as_str();
-        let name = named.map_or_else(|| format!("pod/{}", text(pod, "metadata.name")), str::to_owned);
+        let name = gang_of(pod).unwrap_or_else(|| format!("pod/{}", text(pod, "metadata.name")));
         gangs.entry((text(pod, "metadata.namespace").to_owned(), name)).or_default().push(pod);
     }
     let groups: BTreeMap<(&str, &str), &Value> = world
@@ -52,11 +51,17 @@ pub fn trace(world: &World, now: Timestamp) -> Trace {
         .iter()
         .filter(|((namespace, name), _)| !gangs.contains_key(&((*namespace).to_owned(), (*name).to_owned())));
     let empty = empty.filter(|(_, group)| matches!(text(group, "status.phase"), "Pending" | "Inqueue" | "")).count();
+    let said = |count: usize, one: &str, several: &str| match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {several}"),
+    };
     if unknown > 0 {
-        trace.notes.push(format!("{unknown} jobs do not say how long they run; an hour from now is taken for each"));
+        let who = said(unknown, "job does not say how long it runs", "jobs do not say how long they run");
+        trace.notes.push(format!("{who}; an hour from now is taken for each"));
     }
     if empty > 0 {
-        trace.notes.push(format!("{empty} PodGroups have no pods yet and are left out"));
+        let who = said(empty, "PodGroup has no pods yet and is", "PodGroups have no pods yet and are");
+        trace.notes.push(format!("{who} left out"));
     }
     trace
 }

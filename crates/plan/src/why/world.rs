@@ -2,6 +2,7 @@
 
 use crate::gang::policy::Policy;
 use crate::gang::snapshot::{Kind, Snapshot};
+use crate::pod_groups::gang_of;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,7 +10,6 @@ use volley_api::kube::quantity::Quantity;
 use volley_api::kube::text;
 
 const GPU: &str = "nvidia.com/gpu";
-const GROUP: &str = "scheduling.k8s.io/group-name";
 
 /// Objects by kind, as the API has them.
 #[derive(Debug, Clone, Default)]
@@ -221,8 +221,8 @@ fn without(world: &mut World, job: &str, namespace: &str) -> Result<(), String> 
     let before = world.of(Kind::Pod).len() + world.of(Kind::PodGroup).len();
     world.of_mut(Kind::PodGroup).retain(|group| !is_meant(group));
     world.of_mut(Kind::Pod).retain(|pod| {
-        let group = pod["metadata"]["annotations"][GROUP].as_str().unwrap_or_default();
-        !(is_meant(pod) || (is_there(pod) && groups.contains(group)))
+        let gang = gang_of(pod).unwrap_or_default();
+        !(is_meant(pod) || (is_there(pod) && (groups.contains(&gang) || gang == job)))
     });
     match before == world.of(Kind::Pod).len() + world.of(Kind::PodGroup).len() {
         true => Err(format!("nothing in namespace {namespace} is called {job}")),

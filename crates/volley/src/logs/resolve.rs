@@ -12,6 +12,9 @@ pub fn resource(kind: &Kind) -> Resource {
     Resource { api_version: kind.api_version, plural: kind.plural }
 }
 
+/// So many names are easily read.
+const NAMES_MAX: usize = 5;
+
 /// The object, or a message that says what there is instead.
 pub async fn resolve(cluster: &Cluster, namespace: &str, asked: &str) -> Result<(Kind, Value)> {
     let (word, name) = match asked.split_once('/') {
@@ -68,6 +71,11 @@ fn hint(name: &str, namespace: &str, others: &[(Kind, Value)]) -> String {
     let near = here.iter().find(|(_, object)| Some(text(object, "metadata.name")) == near);
     match near {
         Some((kind, object)) => format!("did you mean {}/{}?", full_word(kind), text(object, "metadata.name")),
+        None if !here.is_empty() && here.len() <= NAMES_MAX => {
+            let names =
+                here.iter().map(|(kind, object)| format!("{}/{}", full_word(kind), text(object, "metadata.name")));
+            format!("there is {}; -n names another namespace", names.collect::<Vec<_>>().join(", "))
+        }
         None => "-n names another namespace; `volley vcjob list` and `kubectl get pods` show what is there".to_owned(),
     }
 }
@@ -139,6 +147,7 @@ mod tests {
         ];
         assert_eq!(hint("train", "default", &others), "vcjob/train is in namespace `team`: add -n team");
         assert_eq!(hint("trani", "default", &others), "did you mean job.batch/trains?");
+        assert_eq!(hint("other", "default", &others), "there is job.batch/trains; -n names another namespace");
         assert_eq!(hint("trail-1", "default", &others[..2]).split(';').next(), Some("-n names another namespace"));
     }
 }
