@@ -221,8 +221,7 @@ fn gang(snapshot: &mut Snapshot, plan: &Plan) {
     snapshot.see(Kind::PodGroup, &group);
     for number in 0..pods {
         let node = first.map(|first| node_name(first + number));
-        let requests =
-            json!({"cpu": format!("{millis}m"), "memory": "4Gi", "nvidia.com/gpu": gpus.to_string()});
+        let requests = json!({"cpu": format!("{millis}m"), "memory": "4Gi", "nvidia.com/gpu": gpus.to_string()});
         let pod = json!({"metadata": {"name": format!("{name}-{number}"), "namespace": "d",
                 "annotations": {"scheduling.k8s.io/group-name": name}, "creationTimestamp": "1970-01-10T00:00:00Z"},
             "spec": {"schedulerName": "volcano", "nodeName": node.map_or(Value::Null, Value::from),

@@ -30,8 +30,8 @@ pub struct Choice<'a, 'b> {
 }
 
 /// Units in the order in which they go: what a gang has above its minimum, then whole gangs; low priority first, then
-/// what loses least work.
-pub fn units(choice: &Choice, ask: &Ask, cause: Cause) -> Vec<Unit> {
+/// what loses least work. No more than the first `count_max`; whether those are all.
+pub fn units(choice: &Choice, ask: &Ask, cause: Cause, count_max: usize) -> (Vec<Unit>, bool) {
     let snapshot = choice.room.snapshot;
     let wanted = ask.missing(snapshot).1;
     let is_in_reach = |queue: &str, class: &str| match cause {
@@ -42,47 +42,81 @@ pub fn units(choice: &Choice, ask: &Ask, cause: Cause) -> Vec<Unit> {
         Cause::Reclaim => *queue != *ask.group.queue && snapshot.queues.get(queue).is_some_and(|q| q.is_reclaimable),
     };
     if !snapshot.standing.holding.keys().any(|(queue, class)| is_in_reach(queue, class)) {
-        return Vec::new();
+        return (Vec::new(), true);
     }
     // What is placed in this round is not evicted in it.
     let placed: BTreeSet<Option<GangId>> = choice.room.put_pods().map(|pod| snapshot.pods[pod].gang).collect();
-    let mut units: Vec<Unit> = Vec::new();
-    let mut ranks: Vec<[i64; 5]> = Vec::new();
+    let reach = |(queue, class): &'_ (std::sync::Arc<str>, std::sync::Arc<str>)| {
+        let number = choice.ledger.find(queue).filter(|_| is_in_reach(queue, class))?;
+        let share = if cause == Cause::Reclaim { choice.ledger.share(number) } else { 0 };
+        Some((number, priority(snapshot, class), share))
+    };
+    let reached: BTreeMap<(&str, &str), Option<(usize, i64, i64)>> =
+        snapshot.standing.holding.keys().map(|pair| ((&*pair.0, &*pair.1), reach(pair))).collect();
+    let mut line: Vec<([i64; 5], GangId, usize, Option<Unit>)> = Vec::new();
     for (id, gang) in snapshot.gangs.iter() {
         let Some(group) = gang.group.as_ref().filter(|_| id != ask.id && !gang.allocated.is_empty()) else { continue };
+        let Some((queue, own, share)) = reached.get(&(&*group.queue, &*group.class)).copied().flatten() else {
+            continue;
+        };
         if placed.contains(&Some(id)) {
             continue;
         }
-        let Some(queue) = choice.ledger.find(&group.queue).filter(|_| is_in_reach(&group.queue, &group.class)) else {
-            continue;
-        };
         let shares = |amount: (usize, &i64)| amount.0 > 0 && *amount.1 > 0 && get(&gang.allocated, amount.0) > 0;
         let is_useful = wanted.iter().enumerate().any(shares);
         if !is_useful || !outranks(choice, ask, gang, &wanted) {
             continue;
         }
-        let share = if cause == Cause::Reclaim { choice.ledger.share(queue) } else { 0 };
-        for unit in units_of(choice, id, gang, queue) {
-            let newest = unit.pods.iter().filter_map(|pod| snapshot.pods[*pod].started).max().unwrap_or(0);
-            let own = priority(snapshot, &group.class);
-            ranks.push([i64::from(unit.is_core), own, -share, unit.cost, -newest]);
-            units.push(unit);
+        if !has_surplus(gang) {
+            // One unit at most, which is made if it comes to that.
+            let (cost, newest) = loss(choice, &mut holders(choice, gang));
+            line.push(([1, own, -share, cost, -newest], id, queue, None));
+            continue;
+        }
+        let mut own_units = units_of(choice, id, gang, queue);
+        own_units.sort_by(|a, b| name(snapshot, a).cmp(&name(snapshot, b)));
+        for unit in own_units {
+            let (cost, newest) = loss(choice, &mut unit.pods.iter().copied());
+            line.push(([i64::from(unit.is_core), own, -share, cost, -newest], id, queue, Some(unit)));
         }
     }
-    let mut order: Vec<usize> = (0..units.len()).collect();
-    order.sort_by(|a, b| {
-        ranks[*a].cmp(&ranks[*b]).then_with(|| name(snapshot, &units[*a]).cmp(&name(snapshot, &units[*b])))
-    });
-    let mut units: Vec<Option<Unit>> = units.into_iter().map(Some).collect();
-    let units = order.into_iter().filter_map(|at| units[at].take()).collect();
+    // Equals stay in the order of their gangs' names and of their own.
+    line.sort_by_key(|(rank, ..)| *rank);
+    let is_all = line.len() <= count_max;
+    let whole = |id, queue| units_of(choice, id, &snapshot.gangs[id], queue).pop();
+    let first = line.into_iter().take(count_max);
+    let units = first.filter_map(|(_, id, queue, unit)| unit.or_else(|| whole(id, queue))).collect();
     let units = within_budgets(snapshot, units);
-    if cause == Cause::Reclaim { within_shares(choice.ledger, units, &wanted) } else { units }
+    let units = if cause == Cause::Reclaim { within_shares(choice.ledger, units, &wanted) } else { units };
+    (units, is_all)
+}
+
+/// Pods of the gang that are on nodes and promised to nobody.
+fn holders<'b>(choice: &'b Choice, gang: &'b Gang) -> impl Iterator<Item = PodId> {
+    let holds = |pod: &PodId| {
+        let known = &choice.room.snapshot.pods[*pod];
+        matches!(known.state, State::Bound | State::Running) && !choice.claimed.contains(pod)
+    };
+    gang.members.iter().copied().filter(holds)
+}
+
+/// Seconds of work that would be lost, and when the last of the pods was placed.
+fn loss(choice: &Choice, pods: &mut dyn Iterator<Item = PodId>) -> (i64, i64) {
+    let started = pods.map(|pod| choice.room.snapshot.pods[pod].started);
+    started.fold((0, 0), |(lost, newest), started| {
+        (lost + choice.now - started.unwrap_or(choice.now), newest.max(started.unwrap_or(0)))
+    })
+}
+
+/// Whether pods of the gang may be above its minimum; most gangs are no larger than they must be.
+fn has_surplus(gang: &Gang) -> bool {
+    gang.group.as_ref().is_some_and(|group| group.divisions.is_empty() && gang.members.len() > group.members_min)
 }
 
 /// Of equal units of one gang the pod with the highest number goes first.
-fn name<'a>(snapshot: &'a Snapshot, unit: &Unit) -> Option<(&'a Key, Reverse<u32>, &'a Key)> {
+fn name<'a>(snapshot: &'a Snapshot, unit: &Unit) -> Option<(Reverse<u32>, &'a Key)> {
     let pod = &snapshot.pods[*unit.pods.first()?];
-    Some((&snapshot.gangs[pod.gang?].key, Reverse(pod.index), &pod.key))
+    Some((Reverse(pod.index), &pod.key))
 }
 
 /// drf: the preemptor's share after its gain is not above the victim's.
@@ -97,6 +131,9 @@ fn outranks(choice: &Choice, ask: &Ask, gang: &Gang, wanted: &[i64]) -> bool {
 
 /// The largest part of the cluster that the amounts are, in millionths.
 pub fn dominant(ledger: &Ledger, amounts: &[i64]) -> i64 {
+    if amounts.iter().all(|amount| *amount == 0) {
+        return 0;
+    }
     let totals = ledger.total().iter().enumerate().skip(1).filter(|(_, total)| **total > 0);
     let part = |(number, total): (usize, &i64)| {
         i64::try_from(i128::from(get(amounts, number)) * 1_000_000 / i128::from(*total)).unwrap_or(i64::MAX)
@@ -115,43 +152,18 @@ fn may_go(policy: &Policy, pod: &Pod, now: i64) -> bool {
 /// The surplus of a gang pod by pod, the last first, and its minimum as one.
 fn units_of(choice: &Choice, id: GangId, gang: &Gang, queue: usize) -> Vec<Unit> {
     let snapshot = choice.room.snapshot;
-    let group = gang.group.as_ref().expect("only gangs with a group are asked");
-    let holds = |pod: &&PodId| {
-        let known = &snapshot.pods[**pod];
-        matches!(known.state, State::Bound | State::Running) && !choice.claimed.contains(pod)
-    };
-    let mut pods: Vec<PodId> = gang.members.iter().filter(holds).copied().collect();
+    let mut pods: Vec<PodId> = holders(choice, gang).collect();
     let order = |pod: &PodId| {
         let pod = &snapshot.pods[*pod];
-        (pod.priority, Reverse(pod.index), Reverse(pod.created), Reverse(pod.key.clone()))
+        (pod.priority, Reverse(pod.index), Reverse(pod.created), Reverse(&pod.key))
     };
-    pods.sort_by_key(order);
+    pods.sort_by(|a, b| order(a).cmp(&order(b)));
     let can_go = |pod: &PodId| may_go(&snapshot.policy, &snapshot.pods[*pod], choice.now);
-    let minima: BTreeMap<&str, usize> = role_minima(group).map(|(role, least)| (&**role, *least)).collect();
-    let mut roles: BTreeMap<&str, usize> = BTreeMap::new();
-    let finished = |pod: &&PodId| snapshot.pods[**pod].state == State::Succeeded;
-    let done: Vec<PodId> = gang.members.iter().filter(finished).copied().collect();
-    for pod in pods.iter().chain(&done) {
-        *roles.entry(&snapshot.pods[*pod].role).or_default() += 1;
-    }
-    let mut total = pods.len() + done.len();
-    let (mut surplus, mut core) = (Vec::new(), Vec::new());
-    for pod in &pods {
-        let role = roles.entry(&snapshot.pods[*pod].role).or_default();
-        let least = minima.get(&*snapshot.pods[*pod].role).copied().unwrap_or(0);
-        let is_spare = group.divisions.is_empty() && total > group.members_min && *role > least;
-        if is_spare && can_go(pod) {
-            (total, *role) = (total - 1, *role - 1);
-            surplus.push(*pod);
-        } else {
-            core.push(*pod);
-        }
-    }
+    let (surplus, core) = if has_surplus(gang) { parts_of(snapshot, gang, &pods, can_go) } else { (Vec::new(), pods) };
     let unit = |pods: Vec<PodId>, holding: &[PodId], is_core| {
         let mut held = Amounts::new();
         holding.iter().for_each(|pod| add(&mut held, &snapshot.shapes[snapshot.pods[*pod].shape].request));
-        let lost = |pod: &PodId| choice.now - snapshot.pods[*pod].started.unwrap_or(choice.now);
-        let cost = pods.iter().map(lost).sum();
+        let (cost, _) = loss(choice, &mut pods.iter().copied());
         Unit { gang: Some(id), queue: Some(queue), pods, is_core, cost, held, until: None, is_leaving: false }
     };
     let is_whole_free = snapshot.policy.victims.whole_gangs && !core.is_empty() && core.iter().all(can_go);
@@ -161,6 +173,36 @@ fn units_of(choice: &Choice, id: GangId, gang: &Gang, queue: usize) -> Vec<Unit>
         units.push(unit([core.clone(), surplus].concat(), &core, true));
     }
     units
+}
+
+/// What the gang can lose and still have its minimum, and that.
+fn parts_of(
+    snapshot: &Snapshot,
+    gang: &Gang,
+    pods: &[PodId],
+    can_go: impl Fn(&PodId) -> bool,
+) -> (Vec<PodId>, Vec<PodId>) {
+    let group = gang.group.as_ref().expect("only gangs with a group are asked");
+    let minima: BTreeMap<&str, usize> = role_minima(group).map(|(role, least)| (&**role, *least)).collect();
+    let mut roles: BTreeMap<&str, usize> = BTreeMap::new();
+    let finished = |pod: &&PodId| snapshot.pods[**pod].state == State::Succeeded;
+    let done: Vec<PodId> = gang.members.iter().filter(finished).copied().collect();
+    for pod in pods.iter().chain(&done) {
+        *roles.entry(&snapshot.pods[*pod].role).or_default() += 1;
+    }
+    let mut total = pods.len() + done.len();
+    let (mut surplus, mut core) = (Vec::new(), Vec::new());
+    for pod in pods {
+        let role = roles.entry(&snapshot.pods[*pod].role).or_default();
+        let least = minima.get(&*snapshot.pods[*pod].role).copied().unwrap_or(0);
+        if total > group.members_min && *role > least && can_go(pod) {
+            (total, *role) = (total - 1, *role - 1);
+            surplus.push(*pod);
+        } else {
+            core.push(*pod);
+        }
+    }
+    (surplus, core)
 }
 
 /// Leaves out what a disruption budget would not bear, counted in the order in which they go.
