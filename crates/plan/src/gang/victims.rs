@@ -10,6 +10,7 @@ use super::snapshot::Snapshot;
 use super::trial::Unit;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
@@ -46,7 +47,7 @@ pub fn units(choice: &Choice, ask: &Ask, cause: Cause, count_max: usize) -> (Vec
     }
     // What is placed in this round is not evicted in it.
     let placed: BTreeSet<Option<GangId>> = choice.room.put_pods().map(|pod| snapshot.pods[pod].gang).collect();
-    let reach = |(queue, class): &'_ (std::sync::Arc<str>, std::sync::Arc<str>)| {
+    let reach = |(queue, class): &(Arc<str>, Arc<str>)| {
         let number = choice.ledger.find(queue).filter(|_| is_in_reach(queue, class))?;
         let share = if cause == Cause::Reclaim { choice.ledger.share(number) } else { 0 };
         Some((number, priority(snapshot, class), share))

@@ -167,7 +167,7 @@ impl WaitingOn {
 }
 
 impl Serialize for Bound {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(match self {
             Bound::Capability => "capability",
             Bound::Guarantees => "guarantees",
