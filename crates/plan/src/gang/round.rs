@@ -180,6 +180,20 @@ impl<'a> Round<'a> {
         self.placement
     }
 
+    /// A gang that loses pods asks for what it has then, with what it was given before.
+    fn ask_anew(&mut self, at: usize) {
+        let Ask { id, queue, is_in, .. } = self.asks[at];
+        let Some(mut ask) = Ask::new(self.snapshot, &self.room, id, queue) else { return };
+        let is_its = |pod: &PodId| self.snapshot.pods[*pod].gang == Some(id);
+        let position = |pod: PodId| Some((pod, u32::try_from(self.room.position_of(pod)?).ok()?));
+        let given: Vec<(PodId, u32)> = self.room.put_pods().filter(is_its).filter_map(position).collect();
+        for (pod, _) in &given {
+            add(&mut ask.held, &self.snapshot.shapes[self.snapshot.pods[*pod].shape].request);
+        }
+        ask.settle(self.snapshot, &given);
+        self.asks[at] = Ask { is_in, ..ask };
+    }
+
     /// Everybody of them has a turn; whether anything was placed.
     fn pass(&mut self, asks: &[usize]) -> bool {
         let bound = self.placement.bind.len();
@@ -240,11 +254,10 @@ impl<'a> Round<'a> {
         self.evictions = self.placement.evict.len();
         self.lost.clear();
         for at in self.told.clone() {
-            let Ask { id, queue, is_in, .. } = self.asks[at];
-            let anew = Some(id).filter(|id| losers.contains(id));
-            match anew.and_then(|id| Ask::new(self.snapshot, &self.room, id, queue)) {
-                Some(ask) => self.asks[at] = Ask { is_in, ..ask },
-                None => self.asks[at].line_up(self.snapshot, &self.room),
+            if losers.contains(&self.asks[at].id) {
+                self.ask_anew(at);
+            } else {
+                self.asks[at].line_up(self.snapshot, &self.room);
             }
         }
         true

@@ -61,7 +61,7 @@ fn units_by(choice: &Choice, ask: &Ask, cause: Cause, verdict: &Verdict) -> Vec<
         // Who has waited too long before it ran is not sent away again, or it would be first for ever.
         let is_ripe = |started: i64| started - group.created >= snapshot.policy.ripe_after;
         let first = gang.members.iter().filter_map(|pod| snapshot.pods[*pod].started).min();
-        if cause == Cause::Preempt && first.is_some_and(is_ripe) {
+        if first.is_some_and(is_ripe) {
             continue;
         }
         let shares = |amount: (usize, &i64)| amount.0 > 0 && *amount.1 > 0 && get(&gang.allocated, amount.0) > 0;
