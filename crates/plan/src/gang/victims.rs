@@ -2,8 +2,8 @@
 
 use super::amounts::{Amounts, add, get};
 use super::ask::{Ask, priority, role_minima};
-use super::objects::{Gang, GangId, Key, Pod, PodId, State};
-use super::policy::Policy;
+use super::objects::{Budget, Gang, GangId, Key, Pod, PodId, State};
+use super::policy::{Policy, Verdict};
 use super::queues::Ledger;
 use super::room::Room;
 use super::snapshot::Snapshot;
@@ -33,19 +33,31 @@ pub struct Choice<'a, 'b> {
 /// Units in the order in which they go: what a gang has above its minimum, then whole gangs; low priority first, then
 /// what loses least work. No more than the first `count_max`; whether those are all.
 pub fn units(choice: &Choice, ask: &Ask, cause: Cause, count_max: usize) -> (Vec<Unit>, bool) {
+    for verdict in &choice.room.snapshot.policy.victims.verdicts {
+        let (mut units, mut is_all) = units_by(choice, (ask, cause), verdict, count_max);
+        if units.is_empty() && !is_all {
+            (units, is_all) = units_by(choice, (ask, cause), verdict, usize::MAX);
+        }
+        if !units.is_empty() {
+            return (units, is_all);
+        }
+    }
+    (Vec::new(), true)
+}
+
+fn units_by(choice: &Choice, (ask, cause): (&Ask, Cause), verdict: &Verdict, count_max: usize) -> (Vec<Unit>, bool) {
     let snapshot = choice.room.snapshot;
     let wanted = ask.missing(snapshot).1;
     let is_in_reach = |queue: &str, class: &str| match cause {
         Cause::Preempt => {
-            *queue == *ask.group.queue
-                && (priority(snapshot, class) < ask.priority || !snapshot.policy.victims.by_priority)
+            *queue == *ask.group.queue && (priority(snapshot, class) < ask.priority || !verdict.by_priority)
         }
         Cause::Reclaim => *queue != *ask.group.queue && snapshot.queues.get(queue).is_some_and(|q| q.is_reclaimable),
     };
     if !snapshot.standing.holding.keys().any(|(queue, class)| is_in_reach(queue, class)) {
         return (Vec::new(), true);
     }
-    // What is placed in this round is not evicted in it.
+    // What is placed in this round is not evicted in it; what its gang then has above its minimum may be.
     let placed: BTreeSet<Option<GangId>> = choice.room.put_pods().map(|pod| snapshot.pods[pod].gang).collect();
     let reach = |(queue, class): &(Arc<str>, Arc<str>)| {
         let number = choice.ledger.find(queue).filter(|_| is_in_reach(queue, class))?;
@@ -60,23 +72,30 @@ pub fn units(choice: &Choice, ask: &Ask, cause: Cause, count_max: usize) -> (Vec
         let Some((queue, own, share)) = reached.get(&(&*group.queue, &*group.class)).copied().flatten() else {
             continue;
         };
-        if placed.contains(&Some(id)) {
+        // Who has waited too long before it ran is not sent away again, or it would be first for ever.
+        let is_ripe = |started: i64| started - group.created >= snapshot.policy.ripe_after;
+        let first = gang.members.iter().filter_map(|pod| snapshot.pods[*pod].started).min();
+        if first.is_some_and(is_ripe) {
             continue;
         }
         let shares = |amount: (usize, &i64)| amount.0 > 0 && *amount.1 > 0 && get(&gang.allocated, amount.0) > 0;
         let is_useful = wanted.iter().enumerate().any(shares);
-        if !is_useful || !outranks(choice, ask, gang, &wanted) {
+        if !is_useful || (verdict.by_share && !outranks(choice, ask, gang, &wanted)) {
             continue;
         }
-        if !has_surplus(gang) {
+        let is_new = placed.contains(&Some(id));
+        let may_be_whole = verdict.whole_gangs && !is_new;
+        if !is_new && !has_surplus(gang) {
             // One unit at most, which is made if it comes to that.
             let (cost, newest) = loss(choice, &mut holders(choice, gang));
-            line.push(([1, own, -share, cost, -newest], id, queue, None));
+            line.extend(may_be_whole.then_some(([1, own, -share, cost, -newest], id, queue, None)));
             continue;
         }
-        let mut own_units = units_of(choice, id, gang, queue);
+        let new: Vec<PodId> =
+            choice.room.put_pods().filter(|pod| is_new && snapshot.pods[*pod].gang == Some(id)).collect();
+        let mut own_units = units_of(choice, (id, gang, queue), &new);
         own_units.sort_by(|a, b| name(snapshot, a).cmp(&name(snapshot, b)));
-        for unit in own_units {
+        for unit in own_units.into_iter().filter(|unit| !unit.is_core || may_be_whole) {
             let (cost, newest) = loss(choice, &mut unit.pods.iter().copied());
             line.push(([i64::from(unit.is_core), own, -share, cost, -newest], id, queue, Some(unit)));
         }
@@ -84,20 +103,18 @@ pub fn units(choice: &Choice, ask: &Ask, cause: Cause, count_max: usize) -> (Vec
     // Equals stay in the order of their gangs' names and of their own.
     line.sort_by_key(|(rank, ..)| *rank);
     let is_all = line.len() <= count_max;
-    let whole = |id, queue| units_of(choice, id, &snapshot.gangs[id], queue).pop();
+    let whole = |id, queue| units_of(choice, (id, &snapshot.gangs[id], queue), &[]).pop();
     let first = line.into_iter().take(count_max);
     let units = first.filter_map(|(_, id, queue, unit)| unit.or_else(|| whole(id, queue))).collect();
-    let units = within_budgets(snapshot, units);
+    let units = within_budgets(choice.room, units);
     let units = if cause == Cause::Reclaim { within_shares(choice.ledger, units, &wanted) } else { units };
     (units, is_all)
 }
 
 /// Pods of the gang that are on nodes and promised to nobody.
 fn holders<'b>(choice: &'b Choice, gang: &'b Gang) -> impl Iterator<Item = PodId> {
-    let holds = |pod: &PodId| {
-        let known = &choice.room.snapshot.pods[*pod];
-        matches!(known.state, State::Bound | State::Running) && !choice.claimed.contains(pod)
-    };
+    let holds =
+        |pod: &PodId| matches!(choice.room.state(*pod), State::Bound | State::Running) && !choice.claimed.contains(pod);
     gang.members.iter().copied().filter(holds)
 }
 
@@ -122,9 +139,6 @@ fn name<'a>(snapshot: &'a Snapshot, unit: &Unit) -> Option<(Reverse<u32>, &'a Ke
 
 /// drf: the preemptor's share after its gain is not above the victim's.
 fn outranks(choice: &Choice, ask: &Ask, gang: &Gang, wanted: &[i64]) -> bool {
-    if !choice.room.snapshot.policy.victims.by_share {
-        return true;
-    }
     let mut after = ask.gang.allocated.clone();
     add(&mut after, wanted);
     dominant(choice.ledger, &after) <= dominant(choice.ledger, &gang.allocated)
@@ -150,8 +164,8 @@ fn may_go(policy: &Policy, pod: &Pod, now: i64) -> bool {
     pod.is_preemptable && !(victims.spares_system && pod.is_critical) && !is_young
 }
 
-/// The surplus of a gang pod by pod, the last first, and its minimum as one.
-fn units_of(choice: &Choice, id: GangId, gang: &Gang, queue: usize) -> Vec<Unit> {
+/// The surplus of a gang pod by pod, the last first, and its minimum as one; `new` are its pods that are placed now.
+fn units_of(choice: &Choice, (id, gang, queue): (GangId, &Gang, usize), new: &[PodId]) -> Vec<Unit> {
     let snapshot = choice.room.snapshot;
     let mut pods: Vec<PodId> = holders(choice, gang).collect();
     let order = |pod: &PodId| {
@@ -160,14 +174,15 @@ fn units_of(choice: &Choice, id: GangId, gang: &Gang, queue: usize) -> Vec<Unit>
     };
     pods.sort_by(|a, b| order(a).cmp(&order(b)));
     let can_go = |pod: &PodId| may_go(&snapshot.policy, &snapshot.pods[*pod], choice.now);
-    let (surplus, core) = if has_surplus(gang) { parts_of(snapshot, gang, &pods, can_go) } else { (Vec::new(), pods) };
+    let may_lose = has_surplus(gang) || !new.is_empty();
+    let (surplus, core) = if may_lose { parts_of(snapshot, gang, (&pods, new), can_go) } else { (Vec::new(), pods) };
     let unit = |pods: Vec<PodId>, holding: &[PodId], is_core| {
         let mut held = Amounts::new();
         holding.iter().for_each(|pod| add(&mut held, &snapshot.shapes[snapshot.pods[*pod].shape].request));
         let (cost, _) = loss(choice, &mut pods.iter().copied());
         Unit { gang: Some(id), queue: Some(queue), pods, is_core, cost, held, until: None, is_leaving: false }
     };
-    let is_whole_free = snapshot.policy.victims.whole_gangs && !core.is_empty() && core.iter().all(can_go);
+    let is_whole_free = !core.is_empty() && core.iter().all(can_go);
     let mut units: Vec<Unit> = surplus.iter().map(|pod| unit(vec![*pod], &[*pod], false)).collect();
     if is_whole_free {
         // Nothing is left of a gang without its minimum, but what its surplus holds is counted there.
@@ -176,18 +191,18 @@ fn units_of(choice: &Choice, id: GangId, gang: &Gang, queue: usize) -> Vec<Unit>
     units
 }
 
-/// What the gang can lose and still have its minimum, and that.
+/// What the gang can lose and still have its minimum, and that; `new` are pods that are placed now.
 fn parts_of(
     snapshot: &Snapshot,
     gang: &Gang,
-    pods: &[PodId],
+    (pods, new): (&[PodId], &[PodId]),
     can_go: impl Fn(&PodId) -> bool,
 ) -> (Vec<PodId>, Vec<PodId>) {
     let group = gang.group.as_ref().expect("only gangs with a group are asked");
     let minima: BTreeMap<&str, usize> = role_minima(group).map(|(role, least)| (&**role, *least)).collect();
     let mut roles: BTreeMap<&str, usize> = BTreeMap::new();
     let finished = |pod: &&PodId| snapshot.pods[**pod].state == State::Succeeded;
-    let done: Vec<PodId> = gang.members.iter().filter(finished).copied().collect();
+    let done: Vec<PodId> = gang.members.iter().filter(finished).chain(new).copied().collect();
     for pod in pods.iter().chain(&done) {
         *roles.entry(&snapshot.pods[*pod].role).or_default() += 1;
     }
@@ -196,7 +211,8 @@ fn parts_of(
     for pod in pods {
         let role = roles.entry(&snapshot.pods[*pod].role).or_default();
         let least = minima.get(&*snapshot.pods[*pod].role).copied().unwrap_or(0);
-        if total > group.members_min && *role > least && can_go(pod) {
+        let is_spare = group.divisions.is_empty() && total > group.members_min && *role > least;
+        if is_spare && can_go(pod) {
             (total, *role) = (total - 1, *role - 1);
             surplus.push(*pod);
         } else {
@@ -207,23 +223,26 @@ fn parts_of(
 }
 
 /// Leaves out what a disruption budget would not bear, counted in the order in which they go.
-fn within_budgets(snapshot: &Snapshot, units: Vec<Unit>) -> Vec<Unit> {
+fn within_budgets(room: &Room, units: Vec<Unit>) -> Vec<Unit> {
+    let snapshot = room.snapshot;
     if !snapshot.policy.victims.keeps_budgets || snapshot.budgets.is_empty() {
         return units;
     }
-    let mut left: Vec<i64> = snapshot.budgets.values().map(|budget| budget.allowed).collect();
+    let is_meant = |budget: &Budget, pod: PodId| {
+        let pod = &snapshot.pods[pod];
+        *budget.namespace == *pod.key.namespace && budget.selector.matches_with(|key| pod.labels.get(key))
+    };
+    let count = |budget: &Budget, pods: &mut dyn Iterator<Item = PodId>| {
+        i64::try_from(pods.filter(|pod| is_meant(budget, *pod)).count()).unwrap_or(i64::MAX)
+    };
+    // What this placement has evicted for others is spent.
+    let left = |budget: &Budget| budget.allowed - count(budget, &mut room.going.keys().copied());
+    let mut left: Vec<i64> = snapshot.budgets.values().map(left).collect();
     let mut spent: BTreeSet<PodId> = BTreeSet::new();
     let mut spend = |unit: &Unit| {
         let mut after = left.clone();
         for (budget, left) in snapshot.budgets.values().zip(&mut after) {
-            let is_meant = |pod: &&PodId| {
-                let is_spent = spent.contains(*pod);
-                let pod = &snapshot.pods[**pod];
-                !is_spent
-                    && *budget.namespace == *pod.key.namespace
-                    && budget.selector.matches_with(|key| pod.labels.get(key))
-            };
-            *left -= i64::try_from(unit.pods.iter().filter(is_meant).count()).unwrap_or(i64::MAX);
+            *left -= count(budget, &mut unit.pods.iter().copied().filter(|pod| !spent.contains(pod)));
         }
         let is_borne = after.iter().zip(&left).all(|(after, before)| *after >= 0 || after == before);
         if is_borne {
