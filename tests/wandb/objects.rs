@@ -104,7 +104,8 @@ async fn a_store_that_will_not_have_us_is_told_when_the_server_starts() {
     let store = Store::start().await;
     let folder = tempfile::tempdir().expect("a folder");
     let database = Database::open(&folder.path().join("volley.db").display().to_string()).await.expect("a database");
-    let told = async |place: &str, aws: Aws| Blobs::open(place, &aws, &database).await.err().expect("refused").to_string();
+    let told =
+        async |place: &str, aws: Aws| Blobs::open(place, &aws, &database).await.err().expect("refused").to_string();
     let wrong = told(&format!("s3://{BUCKET}"), store.aws("another secret")).await;
     assert!(wrong.starts_with("the bucket `team-bytes` refuses us; hint: AWS_ACCESS_KEY_ID"), "{wrong}");
     let missing = told("s3://nowhere/x", store.aws(SECRET)).await;

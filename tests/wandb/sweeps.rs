@@ -32,20 +32,17 @@ fn beat(running: &Running, agent: &str, runs: &[&str]) -> Value {
 fn given(commands: &Value) -> (String, i64) {
     let command = &commands[0];
     assert_eq!(command["type"], "run", "{commands}");
-    (
-        command["run_id"].as_str().expect("a name").to_owned(),
-        command["args"]["x"]["value"].as_i64().expect("a number"),
-    )
+    (command["run_id"].as_str().expect("a name").to_owned(), command["args"]["x"]["value"].as_i64().expect("a number"))
 }
 
 fn appear(running: &Running, run: &str) {
-    let query =
-        "mutation($run: String) { upsertBucket(input: {entityName: \"alice\", modelName: \"p\", name: $run}) { inserted } }";
+    let query = "mutation($run: String) { upsertBucket(input: {entityName: \"alice\", modelName: \"p\", name: $run}) { inserted } }";
     ask(running, query, json!({ "run": run }));
 }
 
 fn state(running: &Running, sweep: &str) -> Value {
-    let query = "query($sweep: String!) { project(name: \"p\", entityName: \"alice\") { sweep(sweepName: $sweep) { state } } }";
+    let query =
+        "query($sweep: String!) { project(name: \"p\", entityName: \"alice\") { sweep(sweepName: $sweep) { state } } }";
     ask(running, query, json!({ "sweep": sweep }))["project"]["sweep"]["state"].clone()
 }
 

@@ -236,7 +236,8 @@ mod tests {
     }
 
     fn any_object() -> impl Strategy<Value = Value> {
-        prop::collection::btree_map("[a-c]", any_json(), 0..4).prop_map(|members| Value::Object(members.into_iter().collect()))
+        prop::collection::btree_map("[a-c]", any_json(), 0..4)
+            .prop_map(|members| Value::Object(members.into_iter().collect()))
     }
 
     fn is_named_list(value: &Value) -> bool {

@@ -27,7 +27,9 @@ pub enum Error {
     Folder { at: String, source: std::io::Error },
     #[error("`{at}` is no place for files; hint: a folder, or s3://bucket/prefix")]
     Place { at: String, source: object_store::Error },
-    #[error("there is no bucket `{bucket}`; hint: make it, or name another by --blobs; AWS_REGION and AWS_ENDPOINT say where it is")]
+    #[error(
+        "there is no bucket `{bucket}`; hint: make it, or name another by --blobs; AWS_REGION and AWS_ENDPOINT say where it is"
+    )]
     NoBucket { bucket: String, source: object_store::Error },
     #[error(
         "the bucket `{bucket}` refuses us; hint: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY must be of somebody who may list, \

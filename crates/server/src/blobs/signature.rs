@@ -61,7 +61,9 @@ mod tests {
 
     async fn blobs(folder: &std::path::Path) -> Blobs {
         let database = Database::open(&folder.join("volley.db").display().to_string()).await.unwrap();
-        Blobs::open(&folder.join("blobs").display().to_string(), &super::Aws::default(), &database).await.unwrap()
+        Blobs::open(&folder.join("blobs").display().to_string(), &crate::blobs::Aws::default(), &database)
+            .await
+            .unwrap()
     }
 
     // FILE-2

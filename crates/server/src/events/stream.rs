@@ -6,10 +6,10 @@
 use super::feed::{self, Batch};
 use super::window;
 use crate::database::{Database, Result};
-use crate::{Shared, queue};
 use crate::fault::Fault;
 use crate::http::auth::Known;
 use crate::people::{Caller, Lasting};
+use crate::{Shared, queue};
 use axum::body::Body;
 use axum::extract::{Query, State};
 use axum::response::Response;
@@ -21,10 +21,10 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use volley_plan::news::Window;
-use volley_plan::people::Deed;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
+use volley_plan::news::Window;
+use volley_plan::people::Deed;
 
 /// A line without meaning, as often as this, keeps proxies from closing a quiet connection. Whoever was shut out is then
 /// noticed, too.

@@ -38,8 +38,7 @@ impl PeopleQuery {
         Ok(entity.filter(|entity| ctx.caller().may_see(entity.id)).map(Organization))
     }
 
-    /// Whose name or address begins or ends so; only yourself unless you administer the server: a list of people is not
-    /// for strangers.
+    /// By the beginning or end of a name or address; only yourself unless you administer the server.
     async fn users(&self, ctx: &Context<'_>, query: Option<String>) -> Result<Option<UserConnection>> {
         let caller = ctx.caller();
         let part = query.unwrap_or_else(|| caller.user.username.clone());

@@ -192,11 +192,7 @@ impl PeopleMutation {
         let (shared, caller) = (ctx.shared(), ctx.caller());
         let name = input.description.as_deref().filter(|name| !name.is_empty()).unwrap_or("key");
         let made = keyring::make(shared, caller, &caller.user, name, None).await?;
-        let api_key = ApiKey {
-            id: ids::encode("ApiKey", made.id),
-            name: made.key,
-            description: Some(name.to_owned()),
-        };
+        let api_key = ApiKey { id: ids::encode("ApiKey", made.id), name: made.key, description: Some(name.to_owned()) };
         Ok(Some(GenerateApiKeyPayload { api_key: Some(api_key), client_mutation_id: input.client_mutation_id }))
     }
 

@@ -60,7 +60,8 @@ pub async fn is_free_of_work(write: &mut Write, id: i64) -> Result<bool> {
 
 /// Whether a project has neither work nor artifacts in it.
 pub async fn is_empty(write: &mut Write, id: i64) -> Result<bool> {
-    let sql = "SELECT COUNT(*) AS n FROM artifacts a JOIN collections c ON c.id = a.collection_id WHERE c.project_id = $1";
+    let sql =
+        "SELECT COUNT(*) AS n FROM artifacts a JOIN collections c ON c.id = a.collection_id WHERE c.project_id = $1";
     Ok(is_free_of_work(write, id).await? && write.one(sql, args![id]).await?.get::<i64>("n")? == 0)
 }
 

@@ -254,7 +254,8 @@ impl QueueMutation {
         let first = warnings.len().saturating_sub(WARNINGS_MAX);
         items::set_warnings(&mut write, item.id, &warnings[first..]).await?;
         if is_news {
-            let (subject, body) = (ids::encode("RunQueueItem", item.id), serde_json::json!({ "warning": input.message }));
+            let (subject, body) =
+                (ids::encode("RunQueueItem", item.id), serde_json::json!({ "warning": input.message }));
             let event = events::Event { entity: item.audience, kind: "item.warning", subject: &subject, body };
             events::record(&mut write, event, Timestamp::now()).await?;
         }
