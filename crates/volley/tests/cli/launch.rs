@@ -88,7 +88,7 @@ impl Agent {
     }
 }
 
-fn followed(world: &World, arguments: &[&str]) -> (Ended, impl FnMut(&str)) {
+fn followed(world: &World, arguments: &[&str]) -> (Ended, impl FnMut(&str) + use<>) {
     let mut command = verb(world, arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = Ended(command.spawn().expect("it runs"));
