@@ -60,7 +60,8 @@ impl Round<'_> {
         let policy = &self.snapshot.policy;
         let least = ask.group.resources_min.as_ref().filter(|_| policy.enqueues)?;
         let patience = ask.group.patience.or(policy.patience);
-        if patience.is_some_and(|patience| self.now - ask.group.created >= patience) {
+        let is_over = patience.is_some_and(|patience| self.now - ask.group.created >= patience);
+        if is_over && policy.patience_decides {
             return None;
         }
         let on = self.limit_refusal(ask, least).or_else(|| self.total_refusal(least, door));
@@ -89,7 +90,7 @@ impl Round<'_> {
             for resource in self.ledger.resources().iter().copied().filter(|resource| get(least, *resource) > 0) {
                 let used = get(&account.allocated, resource) + get(&account.inqueue, resource)
                     - get(&account.elastic, resource);
-                let (asked, limit) = (get(least, resource), account.limit[resource]);
+                let (asked, limit) = (get(least, resource), account.own_limit[resource]);
                 if used.saturating_add(asked) > limit {
                     let names = &self.snapshot.names;
                     let capability = account.queue.capability.get(&resource);

@@ -125,15 +125,21 @@ impl<'a> Ask<'a> {
             sub_group_of: BTreeMap::new(),
         };
         gang.members.iter().for_each(|pod| ask.take_in(snapshot, room, *pod));
-        let order = |pod: &PodId| {
-            let pod = &snapshot.pods[*pod];
-            // Those for which room is made come first, or others would take it and be one too few.
-            (pod.nominated.is_none(), Reverse(pod.priority), pod.index, pod.created, &pod.key)
-        };
-        ask.pods.sort_by(|a, b| order(a).cmp(&order(b)));
-        ask.light.sort_by(|a, b| order(a).cmp(&order(b)));
+        ask.line_up(snapshot, room);
         ask.placed.sort_unstable();
         Some(ask)
+    }
+
+    /// Brings its pods into the order in which they are tried.
+    pub fn line_up(&mut self, snapshot: &Snapshot, room: &Room) {
+        let order = |number: &PodId| {
+            let pod = &snapshot.pods[*number];
+            // Those for which room is made come first, or others would take it and be one too few.
+            (room.nominated(*number).is_none(), Reverse(pod.priority), pod.index, pod.created, &pod.key)
+        };
+        self.pods.sort_by(|a, b| order(a).cmp(&order(b)));
+        self.light.sort_by(|a, b| order(a).cmp(&order(b)));
+        self.is_nominated = self.pods.iter().any(|pod| room.nominated(*pod).is_some());
     }
 
     fn take_in(&mut self, snapshot: &Snapshot, room: &Room, number: PodId) {
@@ -145,18 +151,16 @@ impl<'a> Ask<'a> {
             (at, division.keys.iter().map(|key| pod.labels.get(key).unwrap_or("").to_owned()).collect())
         });
         let is_light = snapshot.shapes[pod.shape].is_best_effort;
-        if pod.state.is_ready() || pod.state == State::Pending {
+        let state = room.state(number);
+        if state.is_ready() || state == State::Pending {
             self.existing.count(&pod.role, sub_group.as_ref());
         }
-        if pod.state.is_ready() || (pod.state == State::Pending && is_light) {
+        if state.is_ready() || (state == State::Pending && is_light) {
             self.tally.count(&pod.role, sub_group.as_ref());
         }
-        match pod.state {
+        match state {
             State::Pending if is_light => self.light.push(number),
-            State::Pending => {
-                self.is_nominated |= pod.nominated.is_some();
-                self.pods.push(number);
-            }
+            State::Pending => self.pods.push(number),
             State::Gated => self.gated += 1,
             State::Bound | State::Running => {
                 self.placed.extend(pod.node.and_then(|node| room.position(node)));

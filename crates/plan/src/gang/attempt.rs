@@ -345,9 +345,9 @@ pub fn pick(room: &mut Room, pod: PodId, queue: Option<(u32, &Queue)>, scope: Sc
         && !shape.is_related()
         && shape.ports.is_empty()
         && known.numa_policy.is_none()
-        && known.nominated.is_none()
+        && room.nominated(pod).is_none()
         && away.is_empty();
-    let nominated = known.nominated.as_ref().and_then(|name| snapshot.nodes.find(&**name));
+    let nominated = room.nominated(pod).and_then(|name| snapshot.nodes.find(&**name));
     let nominated = nominated.and_then(|node| room.position(node));
     room.with_candidates(known.shape, queue, |room, candidates| {
         if is_plain {

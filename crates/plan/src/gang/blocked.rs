@@ -134,20 +134,35 @@ impl<'a> Round<'a> {
 
     /// Runs `seek` with the room and a test whether the gang fits there.
     fn with_fit<T>(&mut self, at: usize, seek: impl FnOnce(&mut Room<'a>, trial::Fits<'_, 'a>) -> T) -> T {
+        let given = self.given_back(at);
         let Round { room, asks, ledger, domains, .. } = self;
         let ask = &asks[at];
         let mut fits = |room: &mut Room<'a>, freed: &[i64]| {
-            let terms = Terms { ledger, domains, freed, looks_max: LOOKS_FEW };
+            let mut freed = freed.to_vec();
+            add(&mut freed, &given);
+            let terms = Terms { ledger, domains, freed: &freed, looks_max: LOOKS_FEW };
             attempt(room, ask, &terms).is_ok()
         };
         seek(room, &mut fits)
+    }
+
+    /// What the gang's queue gets back from pods whose room is promised to others.
+    fn given_back(&self, at: usize) -> Amounts {
+        let mut given = Amounts::new();
+        for pod in self.claimed.iter().map(|pod| &self.snapshot.pods[*pod]) {
+            let group = pod.gang.and_then(|gang| self.snapshot.gangs[gang].group.as_ref());
+            if group.is_some_and(|group| self.ledger.find(&group.queue) == Some(self.asks[at].queue)) {
+                add(&mut given, &self.snapshot.shapes[pod.shape].request);
+            }
+        }
+        given
     }
 
     /// Pods that are ending and promised to nobody; those of the queue give back its share too.
     fn leaving_units(&self, at: usize) -> Vec<Unit> {
         let (snapshot, queue) = (self.snapshot, self.asks[at].queue);
         // Its own victims are kept for it rather than others'.
-        let nominated = |pod: &PodId| snapshot.nodes.find(snapshot.pods[*pod].nominated.as_deref()?);
+        let nominated = |pod: &PodId| snapshot.nodes.find(&**self.room.nominated(*pod)?);
         let nodes: BTreeSet<u32> = self.asks[at].pods.iter().filter_map(nominated).collect();
         let unit = |pod: PodId| {
             let known = &snapshot.pods[pod];
@@ -168,7 +183,7 @@ impl<'a> Round<'a> {
         };
         let mut leaving: Vec<PodId> =
             self.room.leaving().into_iter().filter(|pod| !self.claimed.contains(pod)).collect();
-        leaving.sort_by_key(|pod| (snapshot.pods[*pod].until, &snapshot.pods[*pod].key));
+        leaving.sort_by_key(|pod| (snapshot.pods[*pod].until.unwrap_or(i64::MAX), &snapshot.pods[*pod].key));
         leaving.into_iter().map(unit).collect()
     }
 
@@ -235,7 +250,10 @@ impl<'a> Round<'a> {
                 }
                 pods += 1;
                 if let Some(cause) = cause {
-                    names.insert(self.evict(*pod, cause, &gang));
+                    self.evict(*pod, cause, &gang);
+                }
+                if cause.is_some() || self.room.going.get(pod) == Some(&gang) {
+                    names.insert(self.gang_of(*pod).to_string());
                 }
             }
             if let Some(queue) = unit.queue.filter(|_| cause.is_some()) {
@@ -253,6 +271,7 @@ impl<'a> Round<'a> {
         }
         for (pod, position) in &trial.puts {
             let node = self.room.nodes[*position as usize].name.clone();
+            self.nominations.insert(*pod, node.clone());
             self.placement.nominate.push(Bind { pod: member(self.snapshot, *pod), node, gang: gang.clone() });
         }
         let until = trial.units.iter().filter_map(|unit| units[*unit].until).max();
@@ -263,13 +282,16 @@ impl<'a> Round<'a> {
         self.wait(at, WaitingOn::Leaving { pods, when, victims: names.into_iter().collect() });
     }
 
-    /// Gives the name of the gang that loses the pod.
-    fn evict(&mut self, pod: PodId, cause: Cause, for_gang: &Key) -> String {
+    fn gang_of(&self, pod: PodId) -> Key {
         let known = &self.snapshot.pods[pod];
-        let gang = known.gang.map_or_else(|| known.key.clone(), |gang| self.snapshot.gangs[gang].key.clone());
-        let name = gang.to_string();
-        self.placement.evict.push(Evict { pod: member(self.snapshot, pod), gang, cause, for_gang: for_gang.clone() });
-        name
+        known.gang.map_or_else(|| known.key.clone(), |gang| self.snapshot.gangs[gang].key.clone())
+    }
+
+    fn evict(&mut self, pod: PodId, cause: Cause, for_gang: &Key) {
+        let evict =
+            Evict { pod: member(self.snapshot, pod), gang: self.gang_of(pod), cause, for_gang: for_gang.clone() };
+        self.placement.evict.push(evict);
+        self.evicting.insert(pod, for_gang.clone());
     }
 
     /// Keeps room for the first gang that waits: where it will fit soonest, going by what is known to end, then by age.
@@ -292,6 +314,13 @@ impl<'a> Round<'a> {
         let when = untils.and_then(|untils| untils.into_iter().max());
         self.generation += 1;
         self.has_head = true;
+        // Its part of the queue is kept too: a gang larger than the fair share runs only while the queue holds nothing else.
+        let (gang, queue) = (self.asks[at].gang.key.clone(), self.asks[at].queue);
+        let (_, need) = self.asks[at].missing(self.snapshot);
+        self.ledger.enter(queue, |account| &mut account.held, &need);
+        for number in self.ledger.line(queue) {
+            self.kept.entry(number).or_insert_with(|| gang.clone());
+        }
         self.room.hold(&trial.holds, 1);
         self.reservations.push(Reservation { ask: at, holds: trial.holds, when });
         when

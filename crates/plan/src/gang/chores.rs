@@ -49,6 +49,7 @@ pub fn next_look(snapshot: &Snapshot, placement: &Placement, now: i64) -> Option
         seconds.extend(
             group.into_iter().flat_map(|group| [patience_ends(snapshot, group), waits_long(snapshot, group)]).flatten(),
         );
+        seconds.extend(group.map(|group| group.created + policy.ripe_after));
     }
     let is_spared = |spared: i64| spared > 0;
     for (_, pod) in snapshot.pods.iter().filter(|(_, pod)| pod.node.is_some()) {
@@ -121,7 +122,7 @@ mod tests {
             next_look(&snapshot, &place(&snapshot, now), second)
         };
         assert_eq!(look(20), Some(40));
-        assert_eq!(look(40), None);
+        assert_eq!(look(40), Some(10 + 86_400), "then when it has waited too long");
         let idle = Snapshot::new(Policy::default(), &["volcano"], &[]);
         assert_eq!(next_look(&idle, &Placement::default(), 20), None);
     }

@@ -50,13 +50,20 @@ pub struct Weights {
     pub topology: i64,
 }
 
-/// Who may be evicted.
+/// What the plugins of one tier agree on (TIER-2).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Victims {
+pub struct Verdict {
     /// Whole gangs too, not only what a gang has above its minimum.
     pub whole_gangs: bool,
     pub by_priority: bool,
     pub by_share: bool,
+}
+
+/// Who may be evicted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Victims {
+    /// The first that lets anybody go decides. What is below protects whatever a tier says.
+    pub verdicts: Vec<Verdict>,
     pub spares_system: bool,
     pub keeps_budgets: bool,
     pub keeps_cooldown: bool,
@@ -82,9 +89,16 @@ pub struct Policy {
     pub victims: Victims,
     /// Seconds after which a gang must be let in, if it does not say itself.
     pub patience: Option<i64>,
+    /// A gang whose patience has ended is let in whatever others say (TIER-4).
+    pub patience_decides: bool,
     /// The first gang that waits for room gets what becomes free, once it has waited so many seconds.
     pub reserve_after: i64,
+    /// The gang that has waited longest goes first once it has waited so many seconds, whatever its priority.
+    pub ripe_after: i64,
 }
+
+/// A day: priorities mean what they say for as long as people watch, and yet nobody waits for ever.
+const RIPE_AFTER: i64 = 86_400;
 
 impl Default for Policy {
     /// Ours: gangs are packed tightly, queues borrow and give back, priority evicts whole gangs, nobody starves.
@@ -112,16 +126,16 @@ impl Default for Policy {
                 ..Weights::default()
             },
             victims: Victims {
-                whole_gangs: true,
-                by_priority: true,
-                by_share: false,
+                verdicts: vec![Verdict { whole_gangs: true, by_priority: true, by_share: false }],
                 spares_system: true,
                 keeps_budgets: true,
                 keeps_cooldown: true,
                 runtime_min: 0,
             },
             patience: None,
+            patience_decides: true,
             reserve_after: 0,
+            ripe_after: RIPE_AFTER,
         }
     }
 }
@@ -169,15 +183,21 @@ const INERT: [(&str, &str); 9] = [
 impl Policy {
     /// Reads a scheduler configuration; what it does not say is as Volcano's plugins would have it.
     pub fn read(file: &Value) -> Result<(Policy, Vec<Warning>), PolicyError> {
-        let mut reading = Reading { policy: Policy::bare(), warnings: Vec::new() };
+        let mut reading = Reading { policy: Policy::bare(), has_refusals: false, warnings: Vec::new() };
         reading.actions(text(file, "actions"))?;
         let mut has_tree_drf = false;
         for (tier, plugins) in list(file, "tiers").enumerate() {
+            reading.tier(plugins);
             for plugin in list(plugins, "plugins") {
                 has_tree_drf |= text(plugin, "name") == "drf" && is_set(plugin, "enableHierarchy", false);
                 reading.plugin(plugin, &format!("tiers[{tier}]"));
             }
         }
+        if reading.policy.victims.verdicts.is_empty() {
+            let verdict = Verdict { whole_gangs: true, by_priority: false, by_share: false };
+            reading.policy.victims.verdicts.push(verdict);
+        }
+        reading.starving(file);
         if has_tree_drf && reading.policy.sharing == Sharing::Proportion {
             return Err(PolicyError::Conflict);
         }
@@ -191,9 +211,7 @@ impl Policy {
     /// With no action and no plugin.
     fn bare() -> Policy {
         let victims = Victims {
-            whole_gangs: true,
-            by_priority: false,
-            by_share: false,
+            verdicts: Vec::new(),
             spares_system: false,
             keeps_budgets: false,
             keeps_cooldown: false,
@@ -213,13 +231,17 @@ impl Policy {
             weights: Weights::default(),
             victims,
             patience: None,
+            patience_decides: false,
             reserve_after: 0,
+            ripe_after: RIPE_AFTER,
         }
     }
 }
 
 struct Reading {
     policy: Policy,
+    /// A tier that was read has a plugin that may keep gangs out.
+    has_refusals: bool,
     warnings: Vec<Warning>,
 }
 
@@ -244,11 +266,38 @@ impl Reading {
         Ok(())
     }
 
+    /// What a tier says as a whole, of victims and of who may start.
+    fn tier(&mut self, tier: &Value) {
+        let has = |names: &[&str], switch: &str| {
+            list(tier, "plugins").any(|one| names.contains(&text(one, "name")) && is_set(one, switch, true))
+        };
+        let votes = |name: &str| has(&[name], "enablePreemptable");
+        let verdict = Verdict { whole_gangs: !votes("gang"), by_priority: votes("priority"), by_share: votes("drf") };
+        if ["gang", "priority", "drf", "conformance", "pdb", "cdp"].into_iter().any(votes) {
+            self.policy.victims.verdicts.push(verdict);
+        }
+        // The first tier with a vote for it decides, but one against it in the same tier or before is heard first.
+        let refuses = has(&["overcommit", "proportion", "capacity", "resourcequota"], "enableJobEnqueued");
+        self.has_refusals |= refuses;
+        self.policy.patience_decides |= has(&["sla"], "enableJobEnqueued") && !self.has_refusals;
+    }
+
+    /// TIER-5: here a gang evicts for its minimum only, which is what all agree on where `gang` has a say.
+    fn starving(&mut self, file: &Value) {
+        let says = |name: &str, tier: &Value| {
+            list(tier, "plugins").any(|one| text(one, "name") == name && is_set(one, "enableJobStarving", true))
+        };
+        let mut tiers = list(file, "tiers");
+        let first = tiers.find(|tier| says("gang", tier) || says("priority", tier));
+        if self.policy.preempts && first.is_some_and(|tier| !says("gang", tier)) {
+            self.warn("tiers".to_owned(), "priority: only a gang's minimum evicts others, not what it wants beyond it");
+        }
+    }
+
     fn plugin(&mut self, plugin: &Value, tier: &str) {
         let name = text(plugin, "name");
         let arguments = &plugin["arguments"];
         let orders = is_set(plugin, "enableJobOrder", true);
-        let evicts = is_set(plugin, "enablePreemptable", true);
         let policy = &mut self.policy;
         let order = match name {
             "priority" => Some(Order::Priority),
@@ -259,10 +308,7 @@ impl Reading {
         };
         policy.order.extend(order.filter(|_| orders));
         match name {
-            "priority" => policy.victims.by_priority |= evicts,
-            // It lets only the surplus of a gang go.
-            "gang" => policy.victims.whole_gangs &= !evicts,
-            "drf" => policy.victims.by_share |= evicts,
+            "priority" | "gang" | "drf" => {}
             "conformance" => policy.victims.spares_system = true,
             "pdb" => policy.victims.keeps_budgets = true,
             "cdp" => policy.victims.keeps_cooldown = true,
@@ -309,7 +355,9 @@ impl Reading {
             for (key, value) in configuration["arguments"].as_object().into_iter().flatten() {
                 match (name, key.as_str()) {
                     ("gangpreempt" | "gangreclaim", "allowWholeBundle") => {
-                        self.policy.victims.whole_gangs &= !(value == false || value == "false");
+                        let may_be_whole = !(value == false || value == "false");
+                        let verdicts = self.policy.victims.verdicts.iter_mut();
+                        verdicts.for_each(|verdict| verdict.whole_gangs &= may_be_whole);
                     }
                     ("enqueue" | "allocate" | "backfill" | "preempt" | "reclaim", "predicateErrorCacheEnable") => {}
                     _ => self.warn(format!("configurations.{name}.{key}"), "this argument has no effect"),

@@ -55,6 +55,8 @@ pub struct Account<'a> {
     /// Of what is allocated, what pods hold that are ending or are being evicted.
     pub leaving: Amounts,
     pub deserved: Amounts,
+    /// What it may hold by its own bounds, and by those of all above it.
+    pub own_limit: Amounts,
     pub limit: Amounts,
 }
 
@@ -99,6 +101,7 @@ impl<'a> Ledger<'a> {
             held: Amounts::new(),
             leaving: Amounts::new(),
             deserved: Amounts::new(),
+            own_limit: Amounts::new(),
             limit: Amounts::new(),
         };
         let accounts = queues().map(account).collect();
@@ -136,13 +139,14 @@ impl<'a> Ledger<'a> {
     /// Computes limits and shares once all gangs have been entered.
     pub fn settle(&mut self) {
         for number in 0..self.accounts.len() {
-            self.accounts[number].limit = self.limit(number);
+            self.accounts[number].own_limit = self.limit(number);
+            self.accounts[number].limit = self.accounts[number].own_limit.clone();
         }
         if self.is_tree {
             // A child has no more than its parent (CAP-7).
             for number in 0..self.accounts.len() {
                 for above in self.line(number) {
-                    let above = self.accounts[above].limit.clone();
+                    let above = self.accounts[above].own_limit.clone();
                     let own = &mut self.accounts[number].limit;
                     own.iter_mut().zip(above).for_each(|(own, above)| *own = (*own).min(above));
                 }
@@ -236,7 +240,8 @@ impl<'a> Ledger<'a> {
     /// could never run while others want something.
     fn bound(&self, number: usize, resource: usize, freed: &[i64], may_exceed: bool) -> (i64, Bound) {
         let account = &self.accounts[number];
-        let limit = account.limit[resource];
+        // Those above are asked themselves, so that the one is named whose bound it is.
+        let limit = account.own_limit[resource];
         let capability = account.queue.capability.get(&resource).copied().unwrap_or(UNLIMITED);
         let kind = if limit >= capability { Bound::Capability } else { Bound::Guarantees };
         if self.is_capacity || self.is_free {

@@ -339,7 +339,7 @@ pub fn ending_units(round: &Round) -> Vec<Unit> {
     for id in ids {
         let gang = &snapshot.gangs[id];
         let new = put.remove(&id).unwrap_or_default();
-        let holds = |pod: &&PodId| matches!(snapshot.pods[**pod].state, State::Bound | State::Running);
+        let holds = |pod: &&PodId| matches!(round.room.state(**pod), State::Bound | State::Running);
         let pods: Vec<PodId> = gang.members.iter().filter(holds).copied().chain(new).collect();
         if !pods.is_empty() {
             let ends = round.ends(gang);

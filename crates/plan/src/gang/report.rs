@@ -230,10 +230,12 @@ fn tell_pods(snapshot: &Snapshot, placement: &Placement, report: &mut Report) {
                 (None, None) => nodes,
             };
             told += 1;
-            if told <= RETOLD_MAX || !pod.told.starts_with(&kube) {
+            let is_promised = node.is_some() || pod.nominated.is_some();
+            if told <= RETOLD_MAX || is_promised || !pod.told.starts_with(&kube) {
                 let message = if gang.is_single { kube } else { format!("{kube}: {}", waiting.on) };
                 let member = Member { key: pod.key.clone(), uid: pod.uid.clone() };
-                if *pod.told != *message {
+                let was_told = pod.nominated.as_deref();
+                if *pod.told != *message || was_told != node.as_deref() {
                     report.pods.push(PodNote { pod: member, reason, message, nominated: node });
                 }
             }
@@ -293,7 +295,8 @@ impl PodNote {
         let mut conditions = at(pod, "status.conditions").and_then(Value::as_array).cloned().unwrap_or_default();
         let known = conditions.iter().position(|condition| text(condition, "type") == "PodScheduled");
         let is_same = |old: &Value| text(old, "message") == self.message && text(old, "reason") == self.reason;
-        if known.is_some_and(|at| is_same(&conditions[at])) {
+        let was_nominated = text(pod, "status.nominatedNodeName") == self.nominated.as_deref().unwrap_or("");
+        if was_nominated && known.is_some_and(|at| is_same(&conditions[at])) {
             return None;
         }
         let since = known.filter(|at| text(&conditions[*at], "status") == "False");
@@ -305,10 +308,8 @@ impl PodNote {
             Some(at) => conditions[at] = condition,
             None => conditions.push(condition),
         }
-        let mut status = json!({ "conditions": conditions });
-        if let Some(node) = &self.nominated {
-            status["nominatedNodeName"] = json!(node);
-        }
+        // Null takes back a promise that is no more: it would go before others on the strength of it.
+        let status = json!({ "conditions": conditions, "nominatedNodeName": self.nominated });
         let version = &pod["metadata"]["resourceVersion"];
         let about = Target {
             api_version: "v1".to_owned(),

@@ -3,10 +3,11 @@
 
 use super::amounts::Amounts;
 use super::candidates::Candidates;
-use super::objects::{Node, NodeId, PodId, Queue, ShapeId, State};
+use super::objects::{Key, Node, NodeId, PodId, Queue, ShapeId, State};
 use super::relations::View;
 use super::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
@@ -53,6 +54,10 @@ pub struct Room<'a> {
     pub put_apart: usize,
     pub gone: BTreeSet<PodId>,
     pub is_without_ours: bool,
+    /// Pods that the placement evicts, and for whom: they are on their way out.
+    pub going: BTreeMap<PodId, Key>,
+    /// Where room is being made, once that has been decided anew; until then, what the pods were told.
+    nominated: Option<BTreeMap<PodId, Arc<str>>>,
 }
 
 const NOWHERE: u32 = u32::MAX;
@@ -88,6 +93,8 @@ impl<'a> Room<'a> {
             put_apart: 0,
             gone: BTreeSet::new(),
             is_without_ours,
+            going: BTreeMap::new(),
+            nominated: None,
         };
         for (number, node) in snapshot.nodes.iter().filter(|(_, node)| node.is_here) {
             room.positions[number as usize] = room.nodes.len() as u32;
@@ -262,6 +269,24 @@ impl<'a> Room<'a> {
     pub fn leaving(&self) -> Vec<PodId> {
         let nodes = self.nodes.iter().filter(|node| node.leaving.iter().any(|amount| *amount > 0));
         let pods = nodes.flat_map(|node| node.pods.iter().copied());
-        pods.filter(|pod| self.snapshot.pods[*pod].state == State::Leaving).collect()
+        let leaving = pods.filter(|pod| self.snapshot.pods[*pod].state == State::Leaving);
+        leaving.chain(self.going.keys().copied()).collect()
+    }
+
+    /// The pod's state, as it will be seen after what the placement evicts.
+    pub fn state(&self, pod: PodId) -> State {
+        if self.going.contains_key(&pod) { State::Leaving } else { self.snapshot.pods[pod].state }
+    }
+
+    /// Where room is being made for the pod.
+    pub fn nominated(&self, pod: PodId) -> Option<&Arc<str>> {
+        match &self.nominated {
+            Some(nominated) => nominated.get(&pod),
+            None => self.snapshot.pods[pod].nominated.as_ref(),
+        }
+    }
+
+    pub fn nominate(&mut self, nominated: BTreeMap<PodId, Arc<str>>) {
+        self.nominated = Some(nominated);
     }
 }

@@ -25,8 +25,11 @@ use std::sync::Arc;
 
 /// For so many blocked gangs of a round other ways of placing are searched.
 const SEARCHES_MAX: usize = 64;
-/// Two passes are usual: one that places and one that finds nothing more. Each but the last places something.
+/// Two passes are usual: one that places and one that finds nothing more. Each but the last places something, and then
+/// each but the last evicts or promises something.
 const PASSES_MAX: usize = 16;
+/// Of so many gangs that have waited too long it is asked whether they could run at all.
+const RIPE_MAX: usize = 16;
 
 /// Smaller goes first: as the policy orders, then by age, then by identity.
 type Rank = ([i64; 4], i64, Arc<str>, Key, usize);
@@ -54,6 +57,11 @@ pub struct Round<'a> {
     /// Room is kept for the first gang that waits.
     pub has_head: bool,
     pub lost: Vec<(usize, Amounts)>,
+    /// Pods that are evicted in this pass, and for whom; where room is made in this pass.
+    pub evicting: BTreeMap<PodId, Key>,
+    pub nominations: BTreeMap<PodId, Arc<str>>,
+    /// So many evictions are decided for good.
+    evictions: usize,
     pub tried: BTreeMap<usize, usize>,
     searches: usize,
     /// How often what is free has changed for good; what was counted before a change is counted again after it.
@@ -89,6 +97,9 @@ impl<'a> Round<'a> {
             unserved: Vec::new(),
             has_head: false,
             lost: Vec::new(),
+            evicting: BTreeMap::new(),
+            nominations: BTreeMap::new(),
+            evictions: 0,
             tried: BTreeMap::new(),
             searches: SEARCHES_MAX,
             generation: 0,
@@ -149,27 +160,107 @@ impl<'a> Round<'a> {
 
     pub fn run(mut self) -> Placement {
         self.door.used = self.used();
-        let mut again: Vec<usize> = (0..self.asks.len()).collect();
-        for _ in 0..PASSES_MAX {
-            let bound = self.placement.bind.len();
-            self.begin_pass();
-            self.serve_nominated(&mut again);
-            again.iter().for_each(|at| self.line_up(*at));
-            while let Some(at) = self.next() {
-                if self.borrows(at) {
-                    self.defer(at);
-                } else {
-                    self.turn(at);
-                }
-            }
-            self.lend();
-            again = self.told.iter().copied().collect();
-            if self.placement.bind.len() == bound || again.is_empty() {
+        let all: Vec<usize> = (0..self.asks.len()).collect();
+        let mut has_news = self.pass(&all);
+        for _ in 1..PASSES_MAX {
+            if !has_news || self.told.is_empty() {
                 break;
             }
+            let again: Vec<usize> = self.told.iter().copied().collect();
+            has_news = self.pass(&again);
+        }
+        for _ in 0..PASSES_MAX {
+            if !self.foresee() {
+                break;
+            }
+            let again: Vec<usize> = self.told.iter().copied().collect();
+            self.pass(&again);
         }
         self.place_light();
         self.placement
+    }
+
+    /// A gang that loses pods asks for what it has then, with what it was given before.
+    fn ask_anew(&mut self, at: usize) {
+        let Ask { id, queue, is_in, .. } = self.asks[at];
+        let Some(mut ask) = Ask::new(self.snapshot, &self.room, id, queue) else { return };
+        let is_its = |pod: &PodId| self.snapshot.pods[*pod].gang == Some(id);
+        let position = |pod: PodId| Some((pod, u32::try_from(self.room.position_of(pod)?).ok()?));
+        let given: Vec<(PodId, u32)> = self.room.put_pods().filter(is_its).filter_map(position).collect();
+        for (pod, _) in &given {
+            add(&mut ask.held, &self.snapshot.shapes[self.snapshot.pods[*pod].shape].request);
+        }
+        ask.settle(self.snapshot, &given);
+        self.asks[at] = Ask { is_in, ..ask };
+    }
+
+    /// Everybody of them has a turn; whether anything was placed.
+    fn pass(&mut self, asks: &[usize]) -> bool {
+        let bound = self.placement.bind.len();
+        self.begin_pass();
+        let mut line = asks.to_vec();
+        self.serve_nominated(&mut line);
+        if let Some(place) = self.ripe(&line) {
+            let at = line.remove(place);
+            self.turn(at);
+        }
+        line.iter().for_each(|at| self.line_up(*at));
+        while let Some(at) = self.next() {
+            if self.borrows(at) {
+                self.defer(at);
+            } else {
+                self.turn(at);
+            }
+        }
+        self.lend();
+        self.placement.bind.len() > bound
+    }
+
+    /// Where in the line the gang is that has waited longest, if that is too long for one that could run.
+    fn ripe(&mut self, line: &[usize]) -> Option<usize> {
+        let due = self.now - self.snapshot.policy.ripe_after;
+        let is_due =
+            |place: &usize| self.asks[line[*place]].group.created <= due && !self.asks[line[*place]].is_ready();
+        let mut places: Vec<usize> = (0..line.len()).filter(is_due).collect();
+        places.sort_by_key(|place| {
+            let ask = &self.asks[line[*place]];
+            (ask.group.created, &ask.gang.key)
+        });
+        places.into_iter().take(RIPE_MAX).find(|place| self.could_run(line[*place]))
+    }
+
+    /// Whether only other gangs keep it from running.
+    fn could_run(&mut self, at: usize) -> bool {
+        let ask = &self.asks[at];
+        let is_whole = ask.is_valid() && ask.gated == 0 && self.queue_refusal(ask).is_none();
+        let least = ask.missing(self.snapshot).1;
+        is_whole && self.ledger.is_ever_enough(ask.queue, &least) && self.fits_ever(at)
+    }
+
+    /// Makes what was decided last be seen as it will be next: those who are evicted are on their way out, and pods know
+    /// where room is made for them. False if that is how it was seen already.
+    fn foresee(&mut self) -> bool {
+        let knew = |(pod, node): (&PodId, &Arc<str>)| self.room.nominated(*pod) == Some(node);
+        let is_known = self.nominations.iter().all(knew);
+        let told = self.told.iter().flat_map(|at| &self.asks[*at].pods);
+        let is_over =
+            told.into_iter().any(|pod| self.room.nominated(*pod).is_some() && !self.nominations.contains_key(pod));
+        if self.told.is_empty() || (self.evicting.is_empty() && is_known && !is_over) {
+            return false;
+        }
+        let losers: BTreeSet<GangId> = self.evicting.keys().filter_map(|pod| self.snapshot.pods[*pod].gang).collect();
+        self.room.going.append(&mut self.evicting);
+        self.room.nominate(std::mem::take(&mut self.nominations));
+        self.evictions = self.placement.evict.len();
+        self.lost.clear();
+        for at in self.told.clone() {
+            if losers.contains(&self.asks[at].id) {
+                self.ask_anew(at);
+            } else {
+                self.asks[at].line_up(self.snapshot, &self.room);
+            }
+        }
+        true
     }
 
     /// Those that wait are asked again after others were placed, as they would be in the next round: what was kept or
@@ -182,8 +273,10 @@ impl<'a> Round<'a> {
             self.ledger.leave(queue, |account| &mut account.leaving, &amounts);
         }
         self.ledger.accounts.iter_mut().for_each(|account| account.held.clear());
-        self.placement.evict.clear();
+        self.placement.evict.truncate(self.evictions);
+        self.evicting.clear();
         self.placement.nominate.clear();
+        self.nominations.clear();
         self.kept.clear();
         self.heads.clear();
         self.evicted.clear();
@@ -230,6 +323,11 @@ impl<'a> Round<'a> {
             let mut ahead: Vec<usize> = again.extract_if(.., |other| outranks(&self.asks[*other])).collect();
             ahead.sort_by_cached_key(|other| self.rank(*other));
             ahead.into_iter().for_each(|other| self.turn(other));
+            // A more important one has just had it evicted.
+            if self.evicted.contains_key(&self.asks[at].id) {
+                again.push(at);
+                continue;
+            }
             let start = self.room.steps.len();
             if !self.begins(at) {
                 continue;

@@ -3,7 +3,7 @@
 use super::world::{GPU, World, at, evicted, key};
 use crate::control::Action;
 use crate::gang::objects::Key;
-use crate::gang::policy::{Order, Policy, PolicyError, Sharing};
+use crate::gang::policy::{Order, Policy, PolicyError, Sharing, Verdict};
 use crate::gang::report::report;
 use crate::gang::snapshot::Kind;
 use jiff::Timestamp;
@@ -317,7 +317,9 @@ fn a_scheduler_configuration_is_read_and_what_has_no_effect_is_named() {
         "configurations": [{"name": "preempt", "arguments": {"enableTopologyAwarePreemption": true}}],
     });
     let (policy, warnings) = Policy::read(&file).unwrap();
-    assert!(policy.enqueues && policy.preempts && !policy.reclaims && policy.victims.whole_gangs);
+    assert!(policy.enqueues && policy.preempts && !policy.reclaims);
+    let first = Verdict { whole_gangs: true, by_priority: true, by_share: false };
+    assert_eq!(policy.victims.verdicts, [first]);
     assert_eq!(policy.order, [Order::Priority, Order::Gang, Order::Drf]);
     assert_eq!(policy.sharing, Sharing::Capacity { is_tree: true });
     assert_eq!((policy.overcommit, policy.weights.binpack), (Some(1500), 10));

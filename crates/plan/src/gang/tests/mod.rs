@@ -7,5 +7,8 @@ mod nodes;
 mod queue_cases;
 mod gang_cases;
 mod rule_cases;
+mod tier_cases;
 mod laws;
+mod promises;
+mod starvation;
 mod oracle;

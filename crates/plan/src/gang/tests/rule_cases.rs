@@ -145,7 +145,7 @@ fn a_group_is_not_let_in_beyond_its_queues_parents_nor_into_a_closed_queue() {
     let placement = world.place();
     assert!(placement.admit.is_empty());
     let told = placement.waiting[&key("g")].on.to_string();
-    assert_eq!(told, "needs 3 nvidia.com/gpu, queue kid uses 0 and what others are not guaranteed is 2");
+    assert_eq!(told, "needs 3 nvidia.com/gpu, queue team uses 0 and its capability is 2");
     assert_eq!(world.why("h"), "queue shut is closed; it takes gangs once it is open");
 }
 
