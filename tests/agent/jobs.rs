@@ -7,6 +7,24 @@ use serde_json::{Value, json};
 
 const ALL: &str = "cluster,operator,server,agent";
 
+/// Every rank says who it is; the others then call the master, which ends when all have called.
+const MEET: &str = r#"echo rank $RANK of $WORLD_SIZE
+exec python3 -c '
+import os, socket, time
+port, others = int(os.environ["MASTER_PORT"]), int(os.environ["WORLD_SIZE"]) - 1
+if os.environ["RANK"] == "0":
+    server = socket.create_server(("", port))
+    for _ in range(others):
+        server.accept()
+else:
+    while True:
+        try:
+            socket.create_connection((os.environ["MASTER_ADDR"], port), 5)
+            break
+        except OSError:
+            time.sleep(0.05)
+'"#;
+
 fn world() -> World {
     World::start_parts(ALL, &["--server-listen", "127.0.0.1:0"])
 }
@@ -111,11 +129,12 @@ fn all_ranks_of_a_volcano_job_are_one_run() {
     let world = world();
     let launch = Launch::on(&world);
     launch.make_queue("default", &volcano(2));
-    let id = launch.push("default", "echo rank $RANK of $WORLD_SIZE");
+    let id = launch.push("default", MEET);
     let item = launch.until_end(&id);
     assert_eq!(item.end.as_deref(), Some("finished"), "{item:#?}");
-    let lines = launch.lines(&item);
-    assert!(lines.contains(&"[master-0] rank 0 of 3".to_owned()), "{lines:?}");
+    let mut lines = launch.lines(&item);
+    lines.sort();
+    assert_eq!(lines, ["[master-0] rank 0 of 3", "[worker-0] rank 1 of 3", "[worker-1] rank 2 of 3"]);
     assert_eq!(item.run.as_ref().map(|run| launch.run_state(&item) + &run.project), Some("finishedp".to_owned()));
 }
 
@@ -125,7 +144,7 @@ fn a_pytorchjob_runs_with_the_logs_of_all_its_pods() {
     let world = world();
     let launch = Launch::on(&world);
     launch.make_queue("default", &pytorch());
-    let id = launch.push("default", "echo rank $RANK of $WORLD_SIZE");
+    let id = launch.push("default", MEET);
     let item = launch.until_end(&id);
     assert_eq!(item.end.as_deref(), Some("finished"), "{item:#?}");
     let mut lines = launch.lines(&item);

@@ -202,6 +202,7 @@ clusterroles  rbac.authorization.k8s.io/v1  false  ClusterRole
 rolebindings  rbac.authorization.k8s.io/v1  true  RoleBinding
 roles  rbac.authorization.k8s.io/v1  true  Role
 priorityclasses  pc  scheduling.k8s.io/v1  false  PriorityClass
+workloads  scheduling.k8s.io/v1alpha1  true  Workload
 csidrivers  storage.k8s.io/v1  false  CSIDriver
 csinodes  storage.k8s.io/v1  false  CSINode
 csistoragecapacities  storage.k8s.io/v1  true  CSIStorageCapacity

@@ -54,6 +54,7 @@ const COLUMNS: &[(&str, &str)] = &[
         "Name, Provisioner, ReclaimPolicy, VolumeBindingMode, AllowVolumeExpansion, Age",
     ),
     ("/apis/scheduling.k8s.io/v1/priorityclasses", "Name, Value, Global-Default, Age, PreemptionPolicy"),
+    ("/apis/scheduling.k8s.io/v1alpha1/workloads", "Name, Age"),
     ("/api/v1/resourcequotas", "Name, Request, Limit, Age"),
     ("/api/v1/limitranges", "Name, Created At"),
     ("/apis/rbac.authorization.k8s.io/v1/roles", "Name, Created At"),

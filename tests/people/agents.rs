@@ -17,8 +17,8 @@ impl Desk {
         let mut desk = Desk { world, agent: String::new() };
         desk.graphql(&format!(
             r#"mutation {{ upsertRunQueue(input: {{entityName: "{TEAM}", projectName: "{PROJECT}", queueName: "work",
-            resourceType: "kubernetes", resourceConfig: "{{\\"replicas\\":\\"{{{{n}}}}\\"}}",
-            templateVariables: "{{\\"n\\":{{\\"schema\\":{{\\"type\\":\\"integer\\",\\"default\\":1}}}}}}"}}) {{ success }} }}"#
+            resourceType: "kubernetes", resourceConfig: "{{\"replicas\":\"{{{{n}}}}\"}}",
+            templateVariables: "{{\"n\":{{\"schema\":{{\"type\":\"integer\",\"default\":1}}}}}}"}}) {{ success }} }}"#
         ));
         desk.agent = desk.new_agent();
         desk
@@ -45,7 +45,7 @@ impl Desk {
     fn push(&self, n: i64) -> String {
         let pushed = self.graphql(&format!(
             r#"mutation {{ pushToRunQueueByName(input: {{entityName: "{TEAM}", projectName: "{PROJECT}", queueName: "work",
-            runSpec: "{{\\"project\\":\\"p\\",\\"name\\":\\"mine\\"}}", templateVariableValues: "{{\\"n\\":{n}}}"}})
+            runSpec: "{{\"project\":\"p\",\"name\":\"mine\"}}", templateVariableValues: "{{\"n\":{n}}}"}})
             {{ runQueueItemId }} }}"#
         ));
         text(&pushed["pushToRunQueueByName"]["runQueueItemId"])

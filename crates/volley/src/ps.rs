@@ -6,6 +6,7 @@ use crate::output::Output;
 use crate::remote::Remote;
 use anyhow::Result;
 use clap::Args;
+use serde_json::Value;
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
@@ -22,8 +23,7 @@ const COLUMNS: &[Column] = &[
     Column("ENTITY", "/entity", true),
     Column("USER", "/user", false),
     Column("RUN", "/run", false),
-    Column("STATE", "/state", false),
-    Column("END", "/end", true),
+    Column("STATE", "/status", false),
     Column("PRIORITY", "/priority", true),
     Column("ATTEMPT", "/attempt", true),
     Column("GPUS", "/gpus", false),
@@ -62,6 +62,9 @@ impl Ps {
                 if self.watch {
                     values.reverse();
                 }
+                for item in &mut values {
+                    item["status"] = status(item).into();
+                }
                 Ok(Listing { columns: COLUMNS, name: "/id", values })
             };
             match self.watch {
@@ -70,5 +73,14 @@ impl Ps {
             }
         })?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Its state, with what W&B's states have no word for.
+fn status(item: &Value) -> String {
+    match (item["end"].as_str(), item["stop_asked"] == true) {
+        (Some("stopped"), _) => "STOPPED".to_owned(),
+        (None, true) => "STOPPING".to_owned(),
+        _ => item["state"].as_str().unwrap_or_default().to_owned(),
     }
 }

@@ -91,15 +91,8 @@ impl Consoles {
     pub fn follow(&self, attempt: &Attempt, runner: &Arc<dyn Runner>, is_running: bool) -> io::Result<()> {
         let console = self.console(attempt)?;
         console.is_running.store(is_running, Ordering::Relaxed);
-        for source in runner.sources(attempt, &console.read()) {
-            let is_new = console.open.lock().insert(source.run.clone());
-            if is_new {
-                let reading = reader::read(console.clone(), runner.clone(), attempt.clone(), source);
-                let mut tasks = console.tasks.lock();
-                while tasks.try_join_next().is_some() {}
-                tasks.spawn(reading);
-            }
-        }
+        console.read_new(attempt, runner);
+        // Readers look whether their pod has ended.
         console.changed.notify_waiters();
         Ok(())
     }
@@ -115,12 +108,11 @@ impl Consoles {
 
     /// Waits until all logs were read to their end and sent, but not for ever.
     pub async fn drain(&self, attempt: &Attempt, runner: &Arc<dyn Runner>) -> io::Result<()> {
-        self.follow(attempt, runner, true)?;
         let console = self.console(attempt)?;
         let end = Instant::now() + DRAIN_MAX;
         loop {
             let changed = console.changed.notified();
-            self.follow(attempt, runner, true)?;
+            console.read_new(attempt, runner);
             let is_read = console.open.lock().is_empty();
             if is_read && console.journal.lock().is_sent() {
                 return Ok(());
@@ -149,6 +141,19 @@ impl Consoles {
 }
 
 impl Console {
+    /// Begins to read logs that nobody reads yet.
+    fn read_new(self: &Arc<Self>, attempt: &Attempt, runner: &Arc<dyn Runner>) {
+        for source in runner.sources(attempt, &self.read()) {
+            let is_new = self.open.lock().insert(source.run.clone());
+            if is_new {
+                let reading = reader::read(self.clone(), runner.clone(), attempt.clone(), source);
+                let mut tasks = self.tasks.lock();
+                while tasks.try_join_next().is_some() {}
+                tasks.spawn(reading);
+            }
+        }
+    }
+
     /// Logs that were read to their end.
     fn read(&self) -> BTreeSet<Run> {
         let journal = self.journal.lock();

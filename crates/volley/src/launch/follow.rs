@@ -66,11 +66,11 @@ impl Followed {
                     return Ok(None);
                 }
             };
-            self.say(&item);
             if let Some(end) = &item.end {
                 self.console.print_rest(&self.client, &item).await?;
-                return Ok(Some(self.tell_end(&item, end)));
+                return Ok(Some(tell_end(&item, end)));
             }
+            self.say_once(standing(&item));
             tokio::select! {
                 printed = self.console.follow(&self.client, &item) => printed?,
                 is_open = next_of(events, &item.id) => if !is_open {
@@ -90,22 +90,18 @@ impl Followed {
         Ok(())
     }
 
-    fn say(&mut self, item: &Item) {
-        self.say_once(standing(item));
-    }
-
     fn say_once(&mut self, text: String) {
         if self.said != text {
             eprintln!("{text}");
             self.said = text;
         }
     }
+}
 
-    fn tell_end(&self, item: &Item, end: &str) -> ExitCode {
-        let why = item.error.as_ref().map(|error| format!(": {}", error.message)).unwrap_or_default();
-        eprintln!("item {} {}{why}", item.number, if end == "stopped" { "was stopped" } else { end });
-        exit_code(item)
-    }
+fn tell_end(item: &Item, end: &str) -> ExitCode {
+    let why = item.error.as_ref().map(|error| format!(": {}", error.message)).unwrap_or_default();
+    eprintln!("item {} {}{why}", item.number, if end == "stopped" { "was stopped" } else { end });
+    exit_code(item)
 }
 
 /// Waits for something to happen to the item; whether the stream goes on.

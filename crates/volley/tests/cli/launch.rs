@@ -88,7 +88,7 @@ impl Agent {
     }
 }
 
-fn followed(world: &World, arguments: &[&str]) -> (Ended, impl FnMut(&str)) {
+fn followed(world: &World, arguments: &[&str]) -> (Ended, impl FnMut(&str) + use<>) {
     let mut command = verb(world, arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = Ended(command.spawn().expect("it runs"));
@@ -172,6 +172,7 @@ fn what_waits_says_why_and_is_stopped() {
     assert!(table.starts_with("ITEM") && table.contains("PENDING"), "{table}");
     let (_, told) = done(verb(&world, &["stop", number]));
     assert!(told.contains(&format!("item {number} was stopped")), "{told}");
+    assert!(run(&world, &["ps", "-a"]).contains("STOPPED"));
     let why = json(&world, &["why", number, "-o", "json"]);
     assert_eq!((&why["end"], &why["reasons"][1]), (&value!("stopped"), &value!("stopped by alice (stage: agent)")));
     assert!(agent.runtime.block_on(agent.client.take(&agent.id, "gpu", 1)).expect("an answer").is_empty());

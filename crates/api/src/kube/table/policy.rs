@@ -19,6 +19,7 @@ pub(super) const PRINTERS: &[Printer] = &[
         Column::AGE,
         Column::text("PreemptionPolicy", "Whether the pods may evict others.", PREEMPTION),
     ]),
+    Printer::of("scheduling.k8s.io", "Workload").columns(&[Column::NAME, Column::AGE]),
     Printer::of("", "ResourceQuota").columns(&[
         Column::NAME,
         Column::text("Request", "Used and allowed amount of each request.", Made(|quota| used(quota, false))),

@@ -82,6 +82,7 @@ fn columns_are_upstreams_in_upstreams_order() {
             "Name, Provisioner, ReclaimPolicy, VolumeBindingMode, AllowVolumeExpansion, Age",
         ),
         ("scheduling.k8s.io", "PriorityClass", "Name, Value, Global-Default, Age, PreemptionPolicy"),
+        ("scheduling.k8s.io", "Workload", "Name, Age"),
         ("", "ResourceQuota", "Name, Request, Limit, Age"),
         ("", "LimitRange", "Name, Created At"),
         ("rbac.authorization.k8s.io", "Role", "Name, Created At"),
