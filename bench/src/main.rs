@@ -44,9 +44,14 @@ fn main() -> Result<()> {
     if words == ["hello"] {
         return runtime.block_on(hello::serve());
     }
-    if words == ["gang"] {
+    if words == ["gang"] || words == ["simulate"] {
+        // These need no program beside this one.
         let mut table = Table::default();
-        gang::run(&mut table)?;
+        if words == ["gang"] {
+            gang::run(&mut table)?
+        } else {
+            simulate::replays(false, &mut table)?
+        }
         println!("{}", table.render());
         return Ok(());
     }
@@ -101,7 +106,7 @@ async fn run(program: PathBuf, quick: bool, parts: &[&str]) -> Result<()> {
         launch::run(&program, folder.path(), quick, &mut table).await?;
     }
     if parts.contains(&"simulate") {
-        simulate::replays(&program, folder.path(), quick, &mut table)?;
+        simulate::replays(quick, &mut table)?;
     }
     println!("{}", table.render());
     Ok(())

@@ -75,6 +75,12 @@ pub fn resident_mb(pid: u32) -> Result<f64> {
     Ok(kilobytes / 1024.0)
 }
 
+/// Processor time of this thread, so that others on the machine do not count: for what waits for nothing.
+pub fn cpu_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
 fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }

@@ -43,7 +43,7 @@ pub struct Access {
 #[derive(Clone)]
 enum Way {
     /// TLS, with a client's certificate.
-    Certificate(ClientConfig),
+    Certificate(Box<ClientConfig>),
     /// Plain HTTP, with what the header `Authorization` says.
     Header(String),
 }
@@ -69,7 +69,7 @@ impl Access {
             .with_root_certificates(roots)
             .with_client_auth_cert(chain, key)?;
         let server = cluster["server"].as_str().and_then(|server| server.strip_prefix("https://"));
-        Ok(Access { address: server.context("an https server")?.parse()?, way: Way::Certificate(tls) })
+        Ok(Access { address: server.context("an https server")?.parse()?, way: Way::Certificate(Box::new(tls)) })
     }
 
     pub fn with_key(address: SocketAddr, key: &str) -> Access {
@@ -82,7 +82,7 @@ impl Access {
         let (sender, authorization) = match &self.way {
             Way::Header(value) => (Sender::open(stream, protocol).await?, Some(value.clone())),
             Way::Certificate(tls) => {
-                let mut tls = tls.clone();
+                let mut tls = (**tls).clone();
                 tls.alpn_protocols = match protocol {
                     Protocol::Http1 => vec![b"http/1.1".to_vec()],
                     Protocol::Http2 => vec![b"h2".to_vec()],

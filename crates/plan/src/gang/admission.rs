@@ -76,11 +76,11 @@ impl Round<'_> {
     /// A queue that is not there for this gang (Q-1, QC-5, CAP-3).
     pub fn queue_refusal(&self, ask: &Ask) -> Option<WaitingOn> {
         let account = &self.ledger.accounts[ask.queue];
-        let queue = account.name.to_string();
+        let queue = || account.name.to_string();
         if !account.queue.is_open() {
-            return Some(WaitingOn::ClosedQueue { queue, state: account.queue.state.clone() });
+            return Some(WaitingOn::ClosedQueue { queue: queue(), state: account.queue.state.clone() });
         }
-        account.has_children.then_some(WaitingOn::ParentQueue { queue })
+        account.has_children.then(|| WaitingOn::ParentQueue { queue: queue() })
     }
 
     /// PROP-5, for the queue and those above it.

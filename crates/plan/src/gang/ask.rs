@@ -15,6 +15,8 @@ pub type SubGroup = (usize, Vec<String>);
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
     pub ready: usize,
+    /// No task has a minimum of its own, so that they need not be told apart.
+    is_plain: bool,
     roles: BTreeMap<Arc<str>, usize>,
     pub sub_groups: BTreeMap<SubGroup, usize>,
 }
@@ -58,6 +60,7 @@ impl Tally {
     pub fn count(&mut self, role: &Arc<str>, sub_group: Option<&SubGroup>) {
         self.ready += 1;
         match self.roles.get_mut(role) {
+            _ if self.is_plain => {}
             Some(count) => *count += 1,
             None => drop(self.roles.insert(role.clone(), 1)),
         }
@@ -114,8 +117,8 @@ impl<'a> Ask<'a> {
             priority: priority(snapshot, &group.class),
             pods: Vec::new(),
             light: Vec::new(),
-            tally: Tally::default(),
-            existing: Tally::default(),
+            tally: Tally { is_plain: group.tasks_min.is_empty(), ..Tally::default() },
+            existing: Tally { is_plain: group.tasks_min.is_empty(), ..Tally::default() },
             gated: 0,
             placed: Vec::new(),
             held: gang.allocated.clone(),

@@ -18,6 +18,9 @@ use std::collections::BTreeSet;
 /// after them anyhow.
 const TRIED_MAX: usize = 16;
 
+/// So many victims are looked at before all are.
+const VICTIMS_FEW: usize = 1024;
+
 /// What is kept for a gang.
 #[derive(Debug)]
 pub struct Reservation {
@@ -38,6 +41,7 @@ impl<'a> Round<'a> {
                 let on = self.reason(at, &blocked);
                 self.wait(at, on);
                 self.keep_in_queue(at, &shortage.queue);
+                self.alike.is_final = true;
             }
             return;
         }
@@ -53,7 +57,10 @@ impl<'a> Round<'a> {
         }
         self.unserved.push(at);
         let on = self.reason(at, &blocked);
-        let when = if !self.has_head && self.fits_ever(at) { self.reserve(at) } else { None };
+        let is_head = !self.has_head && self.fits_ever(at);
+        let when = if is_head { self.reserve(at) } else { None };
+        // The next may have waited longer, and have room kept; and a pod is named where no node takes it.
+        self.alike.is_final = !is_head && !matches!(on, WaitingOn::Nodes { .. });
         let on = match on {
             WaitingOn::Room { resource, asked, free, holders, .. } => WaitingOn::Room {
                 resource,
@@ -78,6 +85,7 @@ impl<'a> Round<'a> {
             self.heads.insert(number);
             self.kept.entry(number).or_insert_with(|| self.asks[at].gang.key.clone());
             add(&mut self.ledger.accounts[number].held, &need);
+            self.generation += 1;
         }
     }
 
@@ -106,6 +114,7 @@ impl<'a> Round<'a> {
         let gang = self.asks[first.ask].gang.key.to_string();
         let when = first.when.and_then(|when| Timestamp::from_second(when).ok());
         self.wait(at, WaitingOn::Behind { gang, when });
+        self.alike.is_final = true;
         true
     }
 
@@ -192,27 +201,42 @@ impl<'a> Round<'a> {
     pub fn make_room(&mut self, at: usize, cause: Option<Cause>) -> bool {
         let queue = self.asks[at].queue;
         let mut units = self.leaving_units(at);
-        let leaving = units.len();
-        if let Some(cause) = cause {
-            if !self.may_evict(at, cause) {
-                return false;
-            }
-            let choice =
-                victims::Choice { room: &self.room, ledger: &self.ledger, claimed: &self.claimed, now: self.now };
-            units.extend(victims::units(&choice, &self.asks[at], cause));
-        }
-        if units.len() == leaving && (cause.is_some() || leaving == 0) {
+        let Some(cause) = cause else {
+            let trial = self.with_fit(at, |room, fits| {
+                if units.is_empty() { None } else { trial::needed(room, &units, units.len(), queue, fits) }
+            });
+            return self.keep_if_any(at, &units, trial, None);
+        };
+        if !self.may_evict(at, cause) {
             return false;
         }
-        let trial = self.with_fit(at, |room, fits| match cause {
-            None => trial::needed(room, &units, leaving, queue, fits),
-            Some(_) => {
-                let count = trial::shortest(room, &units, queue, fits)?;
-                trial::needed(room, &units, count, queue, fits)
+        let leaving = units.len();
+        for count_max in [VICTIMS_FEW, usize::MAX] {
+            let choice =
+                victims::Choice { room: &self.room, ledger: &self.ledger, claimed: &self.claimed, now: self.now };
+            let (victims, is_all) = victims::units(&choice, &self.asks[at], cause, count_max);
+            units.truncate(leaving);
+            units.extend(victims);
+            if units.len() == leaving && is_all {
+                return false;
             }
-        });
+            // Beyond the last power of two the search would have gone another way, had it known of the others.
+            let sure = (units.len() - leaving).checked_ilog2().map_or(0, |power| 1 << power);
+            let trial = self.with_fit(at, |room, fits| {
+                let count = trial::shortest(room, &units, queue, fits)?;
+                let is_sure = is_all || count - leaving <= sure;
+                if is_sure { trial::needed(room, &units, count, queue, fits) } else { None }
+            });
+            if trial.is_some() || is_all {
+                return self.keep_if_any(at, &units, trial, Some(cause));
+            }
+        }
+        false
+    }
+
+    fn keep_if_any(&mut self, at: usize, units: &[Unit], trial: Option<Trial>, cause: Option<Cause>) -> bool {
         let Some(trial) = trial.filter(|trial| !trial.units.is_empty()) else { return false };
-        self.keep(at, &units, trial, cause);
+        self.keep(at, units, trial, cause);
         true
     }
 

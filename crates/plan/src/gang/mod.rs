@@ -17,6 +17,7 @@ pub mod snapshot;
 
 pub mod queues;
 mod fit;
+mod site;
 mod candidates;
 mod relations;
 mod room;
@@ -29,6 +30,7 @@ pub mod victims;
 pub mod why;
 pub mod hint;
 mod reasons;
+mod alike;
 mod admission;
 mod round;
 mod blocked;

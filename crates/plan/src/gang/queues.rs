@@ -116,17 +116,20 @@ impl<'a> Ledger<'a> {
 
     /// The queue and those above it.
     pub fn line(&self, queue: usize) -> Vec<usize> {
-        let mut line = vec![queue];
-        while let Some(parent) = self.accounts[line[line.len() - 1]].parent.filter(|_| line.len() < LEVELS_MAX) {
-            line.push(parent);
-        }
-        line
+        self.upwards(queue).collect()
+    }
+
+    fn upwards(&self, queue: usize) -> impl Iterator<Item = usize> {
+        std::iter::successors(Some(queue), |number| self.accounts[*number].parent).take(LEVELS_MAX)
     }
 
     /// Changes one of the sums of the queue and of those above it.
     pub fn enter(&mut self, queue: usize, of: Sum<'a>, amounts: &[i64]) {
-        for number in self.line(queue) {
+        let mut next = Some(queue);
+        for _ in 0..LEVELS_MAX {
+            let Some(number) = next else { return };
             add(of(&mut self.accounts[number]), amounts);
+            next = self.accounts[number].parent;
         }
     }
 
@@ -266,7 +269,7 @@ impl<'a> Ledger<'a> {
     }
 
     fn shortage_of(&self, queue: usize, more: &[i64], freed: &[i64], may_exceed: bool) -> Option<Shortage> {
-        for number in self.line(queue) {
+        for number in self.upwards(queue) {
             let account = &self.accounts[number];
             for resource in self.resources.iter().copied().filter(|resource| get(more, *resource) > 0) {
                 let (limit, bound) = self.bound(number, resource, freed, may_exceed);
@@ -311,11 +314,11 @@ impl<'a> Ledger<'a> {
 
     /// Smaller goes first (Q-2, PROP-2, CAP-2, TIER-1). Of equals the one whose gang waits longest, or a queue whose
     /// gangs come and go would always be before one that has a large gang.
-    pub fn rank(&self, number: usize, oldest: i64) -> (Reverse<i64>, i64, bool, i64, i64, Arc<str>) {
+    pub fn rank(&self, number: usize, share: i64, oldest: i64) -> (Reverse<i64>, i64, bool, i64, i64, &str) {
         let account = &self.accounts[number];
         let is_last = self.is_capacity && account.queue.deserved.is_empty();
         let queue = account.queue;
-        (Reverse(queue.priority), self.share(number), is_last, oldest, queue.created, account.name.clone())
+        (Reverse(queue.priority), share, is_last, oldest, queue.created, &account.name)
     }
 
     /// Whether the queue may take back from others for a gang of this size (CAP-5; PROP-3 the other way round).

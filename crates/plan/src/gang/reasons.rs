@@ -240,18 +240,17 @@ impl Round<'_> {
         }
         let snapshot = self.snapshot;
         let is_in = |gang: &Gang| {
-            let of = gang.group.as_ref().and_then(|group| self.ledger.find(&group.queue));
+            let of = || gang.group.as_ref().and_then(|group| self.ledger.find(&group.queue));
             get(&gang.allocated, resource) > 0
-                && queue.is_none_or(|queue| of.is_some_and(|of| self.ledger.line(of).contains(&queue)))
+                && queue.is_none_or(|queue| of().is_some_and(|of| self.ledger.line(of).contains(&queue)))
         };
         let mut count = 0;
         let mut found: Vec<&Gang> = Vec::new();
-        for gang in snapshot.gangs.unordered().filter(|gang| is_in(gang)) {
+        // In the order of their names, so that of equals the first stay.
+        for (_, gang) in snapshot.gangs.iter().filter(|(_, gang)| is_in(gang)) {
             count += 1;
-            let place = found.partition_point(|other| {
-                let (held, more) = (get(&gang.allocated, resource), get(&other.allocated, resource));
-                more > held || (more == held && other.key < gang.key)
-            });
+            let held = get(&gang.allocated, resource);
+            let place = found.partition_point(|other| get(&other.allocated, resource) >= held);
             if place < SHOWN_MAX {
                 found.insert(place, gang);
                 found.truncate(SHOWN_MAX);

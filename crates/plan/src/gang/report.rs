@@ -16,6 +16,7 @@ use volley_api::kube::{at, text, time};
 use volley_api::volcano::SCHEDULING;
 
 pub const COMPONENT: &str = "volcano";
+const READY: &str = "tasks in gang are ready to be scheduled";
 /// Only so many pods, those whose turn is next, hear new numbers while their reason stays the same: otherwise every pod
 /// that ends would rewrite all that wait.
 const RETOLD_MAX: usize = 32;
@@ -67,10 +68,17 @@ struct News<'a> {
 fn tell_group(snapshot: &Snapshot, gang: &Gang, group: &Group, news: &News, now: Timestamp, report: &mut Report) {
     let states: Vec<State> = gang.members.iter().map(|pod| snapshot.pods[*pod].state).collect();
     let count = |wanted: State| states.iter().filter(|state| **state == wanted).count();
-    let phase = phase(group, &states, news);
+    let phase = format!("{:?}", phase(group, &states, news));
+    let counts = [("running", State::Running), ("succeeded", State::Succeeded), ("failed", State::Failed)];
+    let known = |key: &str| group.status.get(key).and_then(Value::as_u64).unwrap_or(0);
+    let is_same = |(key, state): (&str, State)| known(key) == count(state) as u64;
+    let has_changed = text(&group.status, "phase") != phase || !counts.into_iter().all(is_same);
+    if !has_changed && is_told_ready(group, &states, news) {
+        return;
+    }
     let condition = condition(group, &states, news);
     let mut status = json!({
-        "phase": format!("{phase:?}"),
+        "phase": phase,
         "running": count(State::Running), "succeeded": count(State::Succeeded), "failed": count(State::Failed),
     });
     let conditions = list(&group.status);
@@ -88,10 +96,6 @@ fn tell_group(snapshot: &Snapshot, gang: &Gang, group: &Group, news: &News, now:
     if !conditions.is_empty() {
         status["conditions"] = json!(conditions);
     }
-    let number = |key: &str| group.status.get(key).and_then(Value::as_u64).unwrap_or(0);
-    let is_same = |key: &str| Some(number(key)) == status[key].as_u64();
-    let has_changed = text(&group.status, "phase") != text(&status, "phase")
-        || !["running", "succeeded", "failed"].into_iter().all(is_same);
     if is_told || has_changed {
         report.groups.push(Action::PatchStatus { target: target(gang, group), patch: json!({ "status": status }) });
     }
@@ -122,8 +126,7 @@ fn condition(group: &Group, states: &[State], news: &News) -> Option<Value> {
         return None;
     }
     let Some(waiting) = news.waiting.filter(|waiting| !waiting.has_minimum) else {
-        let reason = "tasks in gang are ready to be scheduled";
-        return Some(json!({"type": "Scheduled", "status": "True", "reason": reason, "message": ""}));
+        return Some(json!({"type": "Scheduled", "status": "True", "reason": READY, "message": ""}));
     };
     let reason = match waiting.on {
         WaitingOn::Members { .. } => "NotEnoughTasks",
@@ -153,6 +156,16 @@ fn condition(group: &Group, states: &[State], news: &News) -> Option<Value> {
         waiting.on
     );
     Some(json!({"type": "Unschedulable", "status": "True", "reason": reason, "message": message}))
+}
+
+/// Most gangs go on as they did and know it: nothing is worded for them.
+fn is_told_ready(group: &Group, states: &[State], news: &News) -> bool {
+    let is_ready = news.waiting.is_none_or(|waiting| waiting.has_minimum);
+    let known = list(&group.status).iter().find(|condition| condition["type"] == "Scheduled");
+    let is_told = known.is_some_and(|known| {
+        known["status"] == "True" && known["reason"] == READY && text(known, "message").is_empty()
+    });
+    states.is_empty() || (is_ready && is_told)
 }
 
 fn list(status: &Value) -> &[Value] {

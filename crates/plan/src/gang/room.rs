@@ -5,8 +5,10 @@ use super::amounts::Amounts;
 use super::candidates::Candidates;
 use super::objects::{Key, Node, NodeId, PodId, Queue, ShapeId, State};
 use super::relations::View;
+use super::site::Site;
 use super::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::Arc;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +48,12 @@ pub struct Room<'a> {
     pub steps: Vec<Step>,
     /// Positions whose free amounts have changed, in order of time; heaps catch up by it.
     pub changes: Vec<u32>,
-    candidates: BTreeMap<(ShapeId, u32), Candidates>,
+    candidates: BTreeMap<(ShapeId, u32), Box<Candidates>>,
+    sites: BTreeMap<(&'a str, u32), Rc<Site>>,
+    /// How many of the candidates have a heap.
+    heaps: usize,
+    /// Positions of nodes that pods are leaving.
+    leaving_at: Vec<usize>,
     pub views: BTreeMap<ShapeId, View>,
     pub put_at: BTreeMap<u32, Vec<PodId>>,
     put_of: BTreeMap<PodId, u32>,
@@ -61,8 +68,10 @@ pub struct Room<'a> {
 }
 
 const NOWHERE: u32 = u32::MAX;
-/// Each list of candidates takes some 40 bytes per node; beyond so many they are made anew.
-const CANDIDATES_MAX: usize = 128;
+/// Lists of candidates with a heap take some 40 bytes per node; beyond so many all are made anew.
+const CANDIDATES_MAX: usize = 4096;
+const HEAPS_MAX: usize = 128;
+const SITES_MAX: usize = 128;
 
 impl<'a> Room<'a> {
     /// What is free now.
@@ -87,6 +96,9 @@ impl<'a> Room<'a> {
             steps: Vec::new(),
             changes: Vec::new(),
             candidates: BTreeMap::new(),
+            sites: BTreeMap::new(),
+            heaps: 0,
+            leaving_at: Vec::new(),
             views: BTreeMap::new(),
             put_at: BTreeMap::new(),
             put_of: BTreeMap::new(),
@@ -98,6 +110,9 @@ impl<'a> Room<'a> {
         };
         for (number, node) in snapshot.nodes.iter().filter(|(_, node)| node.is_here) {
             room.positions[number as usize] = room.nodes.len() as u32;
+            if node.leaving.iter().any(|amount| *amount > 0) {
+                room.leaving_at.push(room.nodes.len());
+            }
             room.nodes.push(node);
             let used = if is_without_ours { &node.foreign } else { &node.used };
             for resource in 0..width {
@@ -226,14 +241,34 @@ impl<'a> Room<'a> {
     ) -> T {
         let key = (shape, queue.map_or(NOWHERE, |(number, _)| number));
         let made = self.candidates.remove(&key);
-        let mut candidates =
-            made.unwrap_or_else(|| Candidates::new(self, &self.snapshot.shapes[shape], queue.map(|(_, queue)| queue)));
+        let mut candidates = made.unwrap_or_else(|| {
+            let site = self.site(shape, queue);
+            Box::new(Candidates::new(self.snapshot, &self.snapshot.shapes[shape], site))
+        });
+        let had_heap = candidates.has_heap();
         let answer = ask(self, &mut candidates);
-        if self.candidates.len() >= CANDIDATES_MAX {
+        self.heaps += usize::from(candidates.has_heap() && !had_heap);
+        if self.candidates.len() >= CANDIDATES_MAX || self.heaps > HEAPS_MAX {
             self.candidates.clear();
+            self.heaps = usize::from(candidates.has_heap());
         }
         self.candidates.insert(key, candidates);
         answer
+    }
+
+    /// Which nodes suit the shape, shared by all that ask for more or less of the same nodes.
+    fn site(&mut self, shape: ShapeId, queue: Option<(u32, &Queue)>) -> Rc<Site> {
+        let asks = &self.snapshot.shapes[shape];
+        let key = (asks.site.as_str(), queue.map_or(NOWHERE, |(number, _)| number));
+        if let Some(site) = self.sites.get(&key) {
+            return site.clone();
+        }
+        let site = Rc::new(Site::new(self, asks, queue.map(|(_, queue)| queue)));
+        if self.sites.len() >= SITES_MAX {
+            self.sites.clear();
+        }
+        self.sites.insert(key, site.clone());
+        site
     }
 
     /// Makes sure that the view of what is where is there for a shape that cares.
@@ -267,8 +302,7 @@ impl<'a> Room<'a> {
 
     /// Pods that are on their way out.
     pub fn leaving(&self) -> Vec<PodId> {
-        let nodes = self.nodes.iter().filter(|node| node.leaving.iter().any(|amount| *amount > 0));
-        let pods = nodes.flat_map(|node| node.pods.iter().copied());
+        let pods = self.leaving_at.iter().flat_map(|at| self.nodes[*at].pods.iter().copied());
         let leaving = pods.filter(|pod| self.snapshot.pods[*pod].state == State::Leaving);
         leaving.chain(self.going.keys().copied()).collect()
     }

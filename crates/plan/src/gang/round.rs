@@ -1,6 +1,7 @@
 //! One round: gangs are let in, take their turns queue by queue, and what is left over hears why.
 
 use super::admission::Door;
+use super::alike::{Alike, Known};
 use super::amounts::{Amounts, add, take};
 use super::ask::Ask;
 use super::attempt::{Blocked, Scope, Terms, attempt, no_node, node_groups, pick_for};
@@ -31,8 +32,8 @@ const PASSES_MAX: usize = 16;
 /// Of so many gangs that have waited too long it is asked whether they could run at all.
 const RIPE_MAX: usize = 16;
 
-/// Smaller goes first: as the policy orders, then by age, then by identity.
-type Rank = ([i64; 4], i64, Arc<str>, Key, usize);
+/// Smaller goes first: as the policy orders, then by age.
+type Rank = ([i64; 4], u32, usize);
 
 pub struct Round<'a> {
     pub snapshot: &'a Snapshot,
@@ -45,6 +46,13 @@ pub struct Round<'a> {
     pub placement: Placement,
     pub reservations: Vec<Reservation>,
     lines: BTreeMap<usize, BTreeSet<Rank>>,
+    /// By gang: how many that wait are older.
+    ages: Vec<u32>,
+    /// What gangs hear, by their place among those that ask.
+    verdicts: Vec<Option<Waiting>>,
+    pub alike: Alike<'a>,
+    /// By queue, the part that it has of what it deserves, and the generation of that.
+    shares: BTreeMap<usize, (u64, i64)>,
     borrowers: Vec<usize>,
     pub claimed: BTreeSet<PodId>,
     pub door: Door,
@@ -89,6 +97,10 @@ impl<'a> Round<'a> {
             placement: Placement::default(),
             reservations: Vec::new(),
             lines: BTreeMap::new(),
+            ages: vec![0; snapshot.gangs.bound()],
+            verdicts: Vec::new(),
+            alike: Alike::default(),
+            shares: BTreeMap::new(),
             borrowers: Vec::new(),
             claimed: BTreeSet::new(),
             door: Door::default(),
@@ -116,9 +128,12 @@ impl<'a> Round<'a> {
                 round.ledger.enter(number, |account| &mut account.elastic, &sums.elastic);
             }
         }
-        let mut waiting: Vec<GangId> = snapshot.standing.waiting.iter().copied().collect();
-        waiting.sort_by_key(|id| &snapshot.gangs[*id].key);
-        waiting.into_iter().for_each(|id| round.take_in(id));
+        round.asks.reserve(snapshot.standing.waiting.len());
+        round.verdicts.reserve(snapshot.standing.waiting.len());
+        snapshot.standing.waiting.values().for_each(|id| round.take_in(*id));
+        for (age, (_, _, _, id)) in (0..).zip(&snapshot.standing.ages) {
+            round.ages[*id as usize] = age;
+        }
         round.ledger.settle();
         for pod in round.room.leaving() {
             let pod = &snapshot.pods[pod];
@@ -156,6 +171,7 @@ impl<'a> Round<'a> {
         let wish = if gang.members.is_empty() { least } else { &wish };
         self.ledger.enter(number, |account| &mut account.request, wish);
         self.asks.push(ask);
+        self.verdicts.push(None);
     }
 
     pub fn run(mut self) -> Placement {
@@ -177,6 +193,16 @@ impl<'a> Round<'a> {
             self.pass(&again);
         }
         self.place_light();
+        self.tell()
+    }
+
+    fn tell(mut self) -> Placement {
+        let verdicts = self.asks.iter().zip(self.verdicts);
+        let told = verdicts.filter_map(|(ask, verdict)| Some((ask.gang.key.clone(), verdict?)));
+        // In the order of their names, as the gangs ask: so the map is made at once.
+        let mut told: BTreeMap<Key, Waiting> = told.collect();
+        told.append(&mut self.placement.waiting);
+        self.placement.waiting = told;
         self.placement
     }
 
@@ -222,11 +248,17 @@ impl<'a> Round<'a> {
         let is_due =
             |place: &usize| self.asks[line[*place]].group.created <= due && !self.asks[line[*place]].is_ready();
         let mut places: Vec<usize> = (0..line.len()).filter(is_due).collect();
-        places.sort_by_key(|place| {
+        let age = |place: &usize| {
             let ask = &self.asks[line[*place]];
             (ask.group.created, &ask.gang.key)
-        });
-        places.into_iter().take(RIPE_MAX).find(|place| self.could_run(line[*place]))
+        };
+        // Thousands may be due: only the first are put in order.
+        if places.len() > RIPE_MAX {
+            places.select_nth_unstable_by(RIPE_MAX, |a, b| age(a).cmp(&age(b)));
+            places.truncate(RIPE_MAX);
+        }
+        places.sort_by(|a, b| age(a).cmp(&age(b)));
+        places.into_iter().find(|place| self.could_run(line[*place]))
     }
 
     /// Whether only other gangs keep it from running.
@@ -287,7 +319,7 @@ impl<'a> Round<'a> {
         self.searches = SEARCHES_MAX;
         self.generation += 1;
         for at in std::mem::take(&mut self.told) {
-            self.placement.waiting.remove(&self.asks[at].gang.key);
+            self.verdicts[at] = None;
             self.asks[at].has_begun = false;
         }
         self.open_door();
@@ -305,7 +337,7 @@ impl<'a> Round<'a> {
         };
         let mut parts = [0; 4];
         parts.iter_mut().zip(&self.snapshot.policy.order).for_each(|(slot, order)| *slot = part(order));
-        (parts, ask.group.created, ask.group.uid.clone(), ask.gang.key.clone(), at)
+        (parts, self.ages[ask.id as usize], at)
     }
 
     fn line_up(&mut self, at: usize) {
@@ -346,17 +378,20 @@ impl<'a> Round<'a> {
     /// Whether the gang's queue waits until all others have what they deserve: what it borrowed before them would be
     /// taken back at once.
     fn borrows(&self, at: usize) -> bool {
+        if !self.ledger.is_capacity {
+            return false;
+        }
         let ask = &self.asks[at];
         let first = || ask.pods.first().map(|pod| &self.snapshot.shapes[self.snapshot.pods[*pod].shape].request);
         let more = if ask.is_ready() { first().cloned().unwrap_or_default() } else { ask.missing(self.snapshot).1 };
-        self.ledger.is_capacity && !self.ledger.stays_within(ask.queue, &more)
+        !self.ledger.stays_within(ask.queue, &more)
     }
 
     /// The whole queue: nobody overtakes its first gang.
     fn defer(&mut self, at: usize) {
         self.borrowers.push(at);
         let line = self.lines.remove(&self.asks[at].queue).unwrap_or_default();
-        self.borrowers.extend(line.into_iter().map(|rank| rank.4));
+        self.borrowers.extend(line.into_iter().map(|(_, _, at)| at));
     }
 
     fn lend(&mut self) {
@@ -369,23 +404,32 @@ impl<'a> Round<'a> {
 
     /// The first gang of the first queue.
     fn next(&mut self) -> Option<usize> {
-        let oldest = |line: &BTreeSet<Rank>| line.first().map_or(i64::MAX, |rank| rank.1);
-        let rank = |queue: usize, line: &BTreeSet<Rank>| self.ledger.rank(queue, oldest(line));
-        let queue = *self.lines.iter().min_by_key(|(queue, line)| rank(**queue, line))?.0;
+        let queue = if self.lines.len() > 1 { self.first_queue()? } else { *self.lines.keys().next()? };
         let line = self.lines.get_mut(&queue)?;
-        let (_, _, _, _, at) = line.pop_first()?;
+        let (_, _, at) = line.pop_first()?;
         if line.is_empty() {
             self.lines.remove(&queue);
         }
         Some(at)
     }
 
+    fn first_queue(&mut self) -> Option<usize> {
+        for queue in self.lines.keys() {
+            let known = self.shares.entry(*queue).or_insert((u64::MAX, 0));
+            if known.0 != self.generation {
+                *known = (self.generation, self.ledger.share(*queue));
+            }
+        }
+        let oldest = |line: &BTreeSet<Rank>| line.first().map_or(i64::MAX, |rank| self.asks[rank.2].group.created);
+        let rank = |queue: usize, line| self.ledger.rank(queue, self.shares[&queue].1, oldest(line));
+        self.lines.iter().min_by_key(|(queue, line)| rank(**queue, line)).map(|(queue, _)| *queue)
+    }
+
     pub fn wait(&mut self, at: usize, on: WaitingOn) {
         let ask = &self.asks[at];
         let pods = ask.pods.len() + ask.gated;
-        let waiting = Waiting { on, pods, has_minimum: ask.is_ready() };
+        self.verdicts[at] = Some(Waiting { on, pods, has_minimum: ask.is_ready() });
         self.told.insert(at);
-        self.placement.waiting.insert(ask.gang.key.clone(), waiting);
     }
 
     /// Whether the gang takes its turn: it is let in, and there is something to place.
@@ -399,7 +443,10 @@ impl<'a> Round<'a> {
             return false;
         }
         match self.stand(at) {
-            Stand::Wait(on) => self.wait(at, on),
+            Stand::Wait(on) => {
+                self.alike.is_final = true;
+                self.wait(at, on);
+            }
             Stand::Rest => {}
             Stand::Go => return true,
         }
@@ -411,6 +458,25 @@ impl<'a> Round<'a> {
             let on = WaitingOn::Behind { gang: gang.to_string(), when: None };
             return self.wait(at, on);
         }
+        let kind = self.alike.kind(&self.room, at, &self.asks[at]);
+        if let Some(known) = kind.and_then(|kind| self.alike.known(kind, self.generation)) {
+            self.searches -= usize::from(known.was_sought).min(self.searches);
+            *self.tried.entry(self.asks[at].queue).or_default() += usize::from(known.was_tried);
+            return self.wait(at, known.on);
+        }
+        let (generation, searches) = (self.generation, self.searches);
+        let tried = self.tried.get(&self.asks[at].queue).copied();
+        self.alike.is_final = false;
+        self.take_turn(at);
+        let verdict = self.verdicts[at].as_ref().filter(|_| self.alike.is_final && self.generation == generation);
+        if let Some((kind, verdict)) = kind.zip(verdict) {
+            let was_tried = self.tried.get(&self.asks[at].queue).copied() != tried;
+            let was_sought = self.searches != searches;
+            self.alike.learn(kind, generation, Known { on: verdict.on.clone(), was_sought, was_tried });
+        }
+    }
+
+    fn take_turn(&mut self, at: usize) {
         if !self.begins(at) {
             return;
         }
@@ -525,8 +591,7 @@ impl<'a> Round<'a> {
     /// ACT-5: pods that ask for nothing go anywhere, at once, whatever becomes of their gang.
     fn place_light(&mut self) {
         for at in 0..self.asks.len() {
-            let is_in =
-                !self.placement.waiting.get(&self.asks[at].gang.key).is_some_and(|waiting| is_outside(&waiting.on));
+            let is_in = !self.verdicts[at].as_ref().is_some_and(|waiting| is_outside(&waiting.on));
             if self.asks[at].light.is_empty() || !is_in {
                 continue;
             }
@@ -544,7 +609,7 @@ impl<'a> Round<'a> {
                 let gang = self.asks[at].gang.key.clone();
                 self.placement.bind.push(Bind { pod: member(self.snapshot, pod), node, gang });
             }
-            let is_told = self.placement.waiting.contains_key(&self.asks[at].gang.key);
+            let is_told = self.verdicts[at].is_some();
             if let Some(blocked) = blocked.filter(|_| !is_told) {
                 let on = self.reason(at, &blocked);
                 self.wait(at, on);

@@ -24,6 +24,8 @@ pub struct Shape {
     pub leanings: Vec<(i64, PodTerm)>,
     pub spread: Vec<Spread>,
     pub namespace: String,
+    /// What tells apart which nodes suit it and which it likes, however much it asks for.
+    pub site: String,
     /// How many pods have it.
     pub uses: usize,
 }
@@ -92,8 +94,16 @@ pub fn read(pod: &Value, names: &mut Names) -> Shape {
         leanings: [leanings("podAffinity", 1), leanings("podAntiAffinity", -1)].concat(),
         spread: list(pod, "spec.topologySpreadConstraints").map(|spread| Spread::read(spread, pod)).collect(),
         namespace: text(pod, "metadata.namespace").to_owned(),
+        site: site_key(pod),
         uses: 0,
     }
+}
+
+fn site_key(pod: &Value) -> String {
+    let claims = claims(pod);
+    let place = (!claims.is_empty()).then(|| text(pod, "metadata.namespace"));
+    let asked = ["spec.nodeSelector", "spec.tolerations", "spec.affinity.nodeAffinity"].map(|path| at(pod, path));
+    json!([claims, place, asked]).to_string()
 }
 
 fn claims(pod: &Value) -> Vec<String> {

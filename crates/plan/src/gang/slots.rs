@@ -53,11 +53,6 @@ impl<K: Ord, T> Slots<K, T> {
         self.numbers.values().map(|number| (*number, &self[*number]))
     }
 
-    /// In no order that means anything, but quickly.
-    pub fn unordered(&self) -> impl Iterator<Item = &T> {
-        self.slots.iter().flatten()
-    }
-
     /// One more than the greatest number in use.
     pub fn bound(&self) -> usize {
         self.slots.len()

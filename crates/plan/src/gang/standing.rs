@@ -18,8 +18,9 @@ pub struct Sums {
 pub struct Standing {
     /// By queue, whether there is such a queue or not.
     pub sums: BTreeMap<Arc<str>, Sums>,
-    /// Gangs of which something waits.
-    pub waiting: BTreeSet<GangId>,
+    /// Gangs of which something waits, in the order of their names, and the oldest first.
+    pub waiting: BTreeMap<Key, GangId>,
+    pub ages: BTreeSet<(i64, Arc<str>, Key, GangId)>,
     /// How many gangs of a queue and a priority class hold something.
     pub holding: BTreeMap<(Arc<str>, Arc<str>), usize>,
     /// Gangs that hold something, those first that said that they end soon, then the oldest.
@@ -47,11 +48,14 @@ impl Standing {
             change(&mut sums.elastic, &outstanding(&gang.allocated, least));
         }
         if waits(gang, group) {
+            let age = (group.created, group.uid.clone(), gang.key.clone(), number);
             if is_new {
-                self.waiting.insert(number)
+                self.waiting.insert(gang.key.clone(), number);
+                self.ages.insert(age);
             } else {
-                self.waiting.remove(&number)
-            };
+                self.waiting.remove(&gang.key);
+                self.ages.remove(&age);
+            }
         }
         if gang.allocated.iter().any(|amount| *amount > 0) {
             self.count_holder(number, gang, group, is_new);

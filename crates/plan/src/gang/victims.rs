@@ -10,6 +10,7 @@ use super::snapshot::Snapshot;
 use super::trial::Unit;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
@@ -30,14 +31,21 @@ pub struct Choice<'a, 'b> {
 }
 
 /// Units in the order in which they go: what a gang has above its minimum, then whole gangs; low priority first, then
-/// what loses least work.
-pub fn units(choice: &Choice, ask: &Ask, cause: Cause) -> Vec<Unit> {
-    let verdicts = &choice.room.snapshot.policy.victims.verdicts;
-    let found = verdicts.iter().map(|verdict| units_by(choice, ask, cause, verdict));
-    found.into_iter().find(|units| !units.is_empty()).unwrap_or_default()
+/// what loses least work. No more than the first `count_max`; whether those are all.
+pub fn units(choice: &Choice, ask: &Ask, cause: Cause, count_max: usize) -> (Vec<Unit>, bool) {
+    for verdict in &choice.room.snapshot.policy.victims.verdicts {
+        let (mut units, mut is_all) = units_by(choice, (ask, cause), verdict, count_max);
+        if units.is_empty() && !is_all {
+            (units, is_all) = units_by(choice, (ask, cause), verdict, usize::MAX);
+        }
+        if !units.is_empty() {
+            return (units, is_all);
+        }
+    }
+    (Vec::new(), true)
 }
 
-fn units_by(choice: &Choice, ask: &Ask, cause: Cause, verdict: &Verdict) -> Vec<Unit> {
+fn units_by(choice: &Choice, (ask, cause): (&Ask, Cause), verdict: &Verdict, count_max: usize) -> (Vec<Unit>, bool) {
     let snapshot = choice.room.snapshot;
     let wanted = ask.missing(snapshot).1;
     let is_in_reach = |queue: &str, class: &str| match cause {
@@ -47,15 +55,21 @@ fn units_by(choice: &Choice, ask: &Ask, cause: Cause, verdict: &Verdict) -> Vec<
         Cause::Reclaim => *queue != *ask.group.queue && snapshot.queues.get(queue).is_some_and(|q| q.is_reclaimable),
     };
     if !snapshot.standing.holding.keys().any(|(queue, class)| is_in_reach(queue, class)) {
-        return Vec::new();
+        return (Vec::new(), true);
     }
     // What is placed in this round is not evicted in it; what its gang then has above its minimum may be.
     let placed: BTreeSet<Option<GangId>> = choice.room.put_pods().map(|pod| snapshot.pods[pod].gang).collect();
-    let mut units: Vec<Unit> = Vec::new();
-    let mut ranks: Vec<[i64; 5]> = Vec::new();
+    let reach = |(queue, class): &(Arc<str>, Arc<str>)| {
+        let number = choice.ledger.find(queue).filter(|_| is_in_reach(queue, class))?;
+        let share = if cause == Cause::Reclaim { choice.ledger.share(number) } else { 0 };
+        Some((number, priority(snapshot, class), share))
+    };
+    let reached: BTreeMap<(&str, &str), Option<(usize, i64, i64)>> =
+        snapshot.standing.holding.keys().map(|pair| ((&*pair.0, &*pair.1), reach(pair))).collect();
+    let mut line: Vec<([i64; 5], GangId, usize, Option<Unit>)> = Vec::new();
     for (id, gang) in snapshot.gangs.iter() {
         let Some(group) = gang.group.as_ref().filter(|_| id != ask.id && !gang.allocated.is_empty()) else { continue };
-        let Some(queue) = choice.ledger.find(&group.queue).filter(|_| is_in_reach(&group.queue, &group.class)) else {
+        let Some((queue, own, share)) = reached.get(&(&*group.queue, &*group.class)).copied().flatten() else {
             continue;
         };
         // Who has waited too long before it ran is not sent away again, or it would be first for ever.
@@ -69,33 +83,58 @@ fn units_by(choice: &Choice, ask: &Ask, cause: Cause, verdict: &Verdict) -> Vec<
         if !is_useful || (verdict.by_share && !outranks(choice, ask, gang, &wanted)) {
             continue;
         }
-        let share = if cause == Cause::Reclaim { choice.ledger.share(queue) } else { 0 };
         let is_new = placed.contains(&Some(id));
         let may_be_whole = verdict.whole_gangs && !is_new;
+        if !is_new && !has_surplus(gang) {
+            // One unit at most, which is made if it comes to that.
+            let (cost, newest) = loss(choice, &mut holders(choice, gang));
+            line.extend(may_be_whole.then_some(([1, own, -share, cost, -newest], id, queue, None)));
+            continue;
+        }
         let new: Vec<PodId> =
             choice.room.put_pods().filter(|pod| is_new && snapshot.pods[*pod].gang == Some(id)).collect();
-        let units_of = units_of(choice, (id, gang, queue), &new);
-        for unit in units_of.into_iter().filter(|unit| !unit.is_core || may_be_whole) {
-            let newest = unit.pods.iter().filter_map(|pod| snapshot.pods[*pod].started).max().unwrap_or(0);
-            let own = priority(snapshot, &group.class);
-            ranks.push([i64::from(unit.is_core), own, -share, unit.cost, -newest]);
-            units.push(unit);
+        let mut own_units = units_of(choice, (id, gang, queue), &new);
+        own_units.sort_by(|a, b| name(snapshot, a).cmp(&name(snapshot, b)));
+        for unit in own_units.into_iter().filter(|unit| !unit.is_core || may_be_whole) {
+            let (cost, newest) = loss(choice, &mut unit.pods.iter().copied());
+            line.push(([i64::from(unit.is_core), own, -share, cost, -newest], id, queue, Some(unit)));
         }
     }
-    let mut order: Vec<usize> = (0..units.len()).collect();
-    order.sort_by(|a, b| {
-        ranks[*a].cmp(&ranks[*b]).then_with(|| name(snapshot, &units[*a]).cmp(&name(snapshot, &units[*b])))
-    });
-    let mut units: Vec<Option<Unit>> = units.into_iter().map(Some).collect();
-    let units = order.into_iter().filter_map(|at| units[at].take()).collect();
+    // Equals stay in the order of their gangs' names and of their own.
+    line.sort_by_key(|(rank, ..)| *rank);
+    let is_all = line.len() <= count_max;
+    let whole = |id, queue| units_of(choice, (id, &snapshot.gangs[id], queue), &[]).pop();
+    let first = line.into_iter().take(count_max);
+    let units = first.filter_map(|(_, id, queue, unit)| unit.or_else(|| whole(id, queue))).collect();
     let units = within_budgets(choice.room, units);
-    if cause == Cause::Reclaim { within_shares(choice.ledger, units, &wanted) } else { units }
+    let units = if cause == Cause::Reclaim { within_shares(choice.ledger, units, &wanted) } else { units };
+    (units, is_all)
+}
+
+/// Pods of the gang that are on nodes and promised to nobody.
+fn holders<'b>(choice: &'b Choice, gang: &'b Gang) -> impl Iterator<Item = PodId> {
+    let holds =
+        |pod: &PodId| matches!(choice.room.state(*pod), State::Bound | State::Running) && !choice.claimed.contains(pod);
+    gang.members.iter().copied().filter(holds)
+}
+
+/// Seconds of work that would be lost, and when the last of the pods was placed.
+fn loss(choice: &Choice, pods: &mut dyn Iterator<Item = PodId>) -> (i64, i64) {
+    let started = pods.map(|pod| choice.room.snapshot.pods[pod].started);
+    started.fold((0, 0), |(lost, newest), started| {
+        (lost + choice.now - started.unwrap_or(choice.now), newest.max(started.unwrap_or(0)))
+    })
+}
+
+/// Whether pods of the gang may be above its minimum; most gangs are no larger than they must be.
+fn has_surplus(gang: &Gang) -> bool {
+    gang.group.as_ref().is_some_and(|group| group.divisions.is_empty() && gang.members.len() > group.members_min)
 }
 
 /// Of equal units of one gang the pod with the highest number goes first.
-fn name<'a>(snapshot: &'a Snapshot, unit: &Unit) -> Option<(&'a Key, Reverse<u32>, &'a Key)> {
+fn name<'a>(snapshot: &'a Snapshot, unit: &Unit) -> Option<(Reverse<u32>, &'a Key)> {
     let pod = &snapshot.pods[*unit.pods.first()?];
-    Some((&snapshot.gangs[pod.gang?].key, Reverse(pod.index), &pod.key))
+    Some((Reverse(pod.index), &pod.key))
 }
 
 /// drf: the preemptor's share after its gain is not above the victim's.
@@ -107,6 +146,9 @@ fn outranks(choice: &Choice, ask: &Ask, gang: &Gang, wanted: &[i64]) -> bool {
 
 /// The largest part of the cluster that the amounts are, in millionths.
 pub fn dominant(ledger: &Ledger, amounts: &[i64]) -> i64 {
+    if amounts.iter().all(|amount| *amount == 0) {
+        return 0;
+    }
     let totals = ledger.total().iter().enumerate().skip(1).filter(|(_, total)| **total > 0);
     let part = |(number, total): (usize, &i64)| {
         i64::try_from(i128::from(get(amounts, number)) * 1_000_000 / i128::from(*total)).unwrap_or(i64::MAX)
@@ -125,17 +167,38 @@ fn may_go(policy: &Policy, pod: &Pod, now: i64) -> bool {
 /// The surplus of a gang pod by pod, the last first, and its minimum as one; `new` are its pods that are placed now.
 fn units_of(choice: &Choice, (id, gang, queue): (GangId, &Gang, usize), new: &[PodId]) -> Vec<Unit> {
     let snapshot = choice.room.snapshot;
-    let group = gang.group.as_ref().expect("only gangs with a group are asked");
-    let holds = |pod: &&PodId| {
-        matches!(choice.room.state(**pod), State::Bound | State::Running) && !choice.claimed.contains(pod)
-    };
-    let mut pods: Vec<PodId> = gang.members.iter().filter(holds).copied().collect();
+    let mut pods: Vec<PodId> = holders(choice, gang).collect();
     let order = |pod: &PodId| {
         let pod = &snapshot.pods[*pod];
-        (pod.priority, Reverse(pod.index), Reverse(pod.created), Reverse(pod.key.clone()))
+        (pod.priority, Reverse(pod.index), Reverse(pod.created), Reverse(&pod.key))
     };
-    pods.sort_by_key(order);
+    pods.sort_by(|a, b| order(a).cmp(&order(b)));
     let can_go = |pod: &PodId| may_go(&snapshot.policy, &snapshot.pods[*pod], choice.now);
+    let may_lose = has_surplus(gang) || !new.is_empty();
+    let (surplus, core) = if may_lose { parts_of(snapshot, gang, (&pods, new), can_go) } else { (Vec::new(), pods) };
+    let unit = |pods: Vec<PodId>, holding: &[PodId], is_core| {
+        let mut held = Amounts::new();
+        holding.iter().for_each(|pod| add(&mut held, &snapshot.shapes[snapshot.pods[*pod].shape].request));
+        let (cost, _) = loss(choice, &mut pods.iter().copied());
+        Unit { gang: Some(id), queue: Some(queue), pods, is_core, cost, held, until: None, is_leaving: false }
+    };
+    let is_whole_free = !core.is_empty() && core.iter().all(can_go);
+    let mut units: Vec<Unit> = surplus.iter().map(|pod| unit(vec![*pod], &[*pod], false)).collect();
+    if is_whole_free {
+        // Nothing is left of a gang without its minimum, but what its surplus holds is counted there.
+        units.push(unit([core.clone(), surplus].concat(), &core, true));
+    }
+    units
+}
+
+/// What the gang can lose and still have its minimum, and that; `new` are pods that are placed now.
+fn parts_of(
+    snapshot: &Snapshot,
+    gang: &Gang,
+    (pods, new): (&[PodId], &[PodId]),
+    can_go: impl Fn(&PodId) -> bool,
+) -> (Vec<PodId>, Vec<PodId>) {
+    let group = gang.group.as_ref().expect("only gangs with a group are asked");
     let minima: BTreeMap<&str, usize> = role_minima(group).map(|(role, least)| (&**role, *least)).collect();
     let mut roles: BTreeMap<&str, usize> = BTreeMap::new();
     let finished = |pod: &&PodId| snapshot.pods[**pod].state == State::Succeeded;
@@ -145,7 +208,7 @@ fn units_of(choice: &Choice, (id, gang, queue): (GangId, &Gang, usize), new: &[P
     }
     let mut total = pods.len() + done.len();
     let (mut surplus, mut core) = (Vec::new(), Vec::new());
-    for pod in &pods {
+    for pod in pods {
         let role = roles.entry(&snapshot.pods[*pod].role).or_default();
         let least = minima.get(&*snapshot.pods[*pod].role).copied().unwrap_or(0);
         let is_spare = group.divisions.is_empty() && total > group.members_min && *role > least;
@@ -156,20 +219,7 @@ fn units_of(choice: &Choice, (id, gang, queue): (GangId, &Gang, usize), new: &[P
             core.push(*pod);
         }
     }
-    let unit = |pods: Vec<PodId>, holding: &[PodId], is_core| {
-        let mut held = Amounts::new();
-        holding.iter().for_each(|pod| add(&mut held, &snapshot.shapes[snapshot.pods[*pod].shape].request));
-        let lost = |pod: &PodId| choice.now - snapshot.pods[*pod].started.unwrap_or(choice.now);
-        let cost = pods.iter().map(lost).sum();
-        Unit { gang: Some(id), queue: Some(queue), pods, is_core, cost, held, until: None, is_leaving: false }
-    };
-    let is_whole_free = !core.is_empty() && core.iter().all(can_go);
-    let mut units: Vec<Unit> = surplus.iter().map(|pod| unit(vec![*pod], &[*pod], false)).collect();
-    if is_whole_free {
-        // Nothing is left of a gang without its minimum, but what its surplus holds is counted there.
-        units.push(unit([core.clone(), surplus].concat(), &core, true));
-    }
-    units
+    (surplus, core)
 }
 
 /// Leaves out what a disruption budget would not bear, counted in the order in which they go.

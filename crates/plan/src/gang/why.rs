@@ -3,8 +3,9 @@
 use super::ask::Lack;
 use super::queues::Bound;
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::fmt;
+use std::sync::Arc;
 
 /// How many holders a reason names.
 pub const SHOWN_MAX: usize = 3;
@@ -22,8 +23,14 @@ pub struct Holder {
 /// The largest holders, and how many more there are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Holders {
-    pub first: Vec<Holder>,
+    /// Shared: thousands of gangs wait for the same.
+    #[serde(serialize_with = "serialize_holders")]
+    pub first: Arc<[Holder]>,
     pub more: usize,
+}
+
+fn serialize_holders<S: Serializer>(holders: &Arc<[Holder]>, serializer: S) -> Result<S::Ok, S::Error> {
+    holders.as_ref().serialize(serializer)
 }
 
 /// Amounts are written as Kubernetes writes quantities.
@@ -160,7 +167,7 @@ impl WaitingOn {
 }
 
 impl Serialize for Bound {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(match self {
             Bound::Capability => "capability",
             Bound::Guarantees => "guarantees",
