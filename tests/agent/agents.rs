@@ -5,8 +5,8 @@ use crate::launch::Launch;
 use crate::world::World;
 use serde_json::json;
 use std::fs;
-use std::io::Write as _;
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -130,24 +130,34 @@ fn plain_server(launch: &Launch<'_>) -> String {
     address
 }
 
-/// Hands a connection on, unless its first request is for one of our own paths. Such a client is not ours afterwards.
-fn pass_on(mut client: TcpStream, server: &str) -> Option<()> {
-    let mut start = [0; 16];
-    while client.peek(&mut start).ok()? < start.len() {
-        std::thread::yield_now();
+/// Answers one request of a connection: those for our own paths are not known, all others are the server's.
+fn pass_on(client: TcpStream, server: &str) -> Option<()> {
+    let mut reader = BufReader::new(client.try_clone().ok()?);
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
+        let lower = line.to_lowercase();
+        if let Some(value) = lower.strip_prefix("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
+        if line == "\r\n" {
+            break;
+        }
+        if !lower.starts_with("connection:") {
+            head += &line;
+        }
     }
-    if String::from_utf8_lossy(&start).contains(" /api/v1/") {
-        client.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").ok()?;
-        return None;
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    let mut client = client;
+    if head.lines().next()?.contains(" /api/v1/") {
+        return client.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").ok();
     }
     let mut server = TcpStream::connect(server).ok()?;
-    let (mut back, mut out) = (server.try_clone().ok()?, client.try_clone().ok()?);
-    std::thread::spawn(move || {
-        let _ = std::io::copy(&mut back, &mut out);
-        out.shutdown(Shutdown::Both)
-    });
-    std::io::copy(&mut client, &mut server).ok()?;
-    server.shutdown(Shutdown::Write).ok()
+    server.write_all(format!("{head}connection: close\r\n\r\n").as_bytes()).ok()?;
+    server.write_all(&body).ok()?;
+    std::io::copy(&mut server, &mut client).ok().map(drop)
 }
 
 // L-28, A-14

@@ -1,12 +1,12 @@
 //! One look at one item: what is seen of it, what the plan says, and the doing of it.
 
 use crate::attempt::Attempt;
-use crate::desk::End;
+use crate::desk::{Desk, End};
 use crate::item::{Entry, Item, Told};
 use crate::runner::{Failure, Runner, Sight};
 use crate::shell::Shell;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use volley_client::launch::RunPath;
@@ -223,10 +223,13 @@ impl Shell {
         let path = RunPath { entity: &run.entity, project: &run.project, run: &run.name };
         let order = attempt.prepared.order.as_ref();
         let spec = order.map(|order| &order.spec);
-        let config: serde_json::Map<String, Value> =
-            spec.map(|spec| spec.overrides.run_config.clone()).unwrap_or_default();
-        let config: serde_json::Map<String, Value> =
+        let config: Map<String, Value> = spec.map(|spec| spec.overrides.run_config.clone()).unwrap_or_default();
+        let mut config: Map<String, Value> =
             config.into_iter().map(|(name, value)| (name, json!({ "value": value }))).collect();
+        if matches!(self.desk, Desk::Theirs(_)) {
+            // By this W&B's server knows which item the run is of, as its own client tells it.
+            config.insert("_wandb".to_owned(), json!({ "value": { "launch_trace_id": attempt.item.id } }));
+        }
         let mut fields = json!({ "state": "pending", "config": Value::Object(config).to_string() });
         if let Some(name) = spec.and_then(|spec| spec.name.clone()) {
             fields["displayName"] = json!(name);

@@ -120,7 +120,7 @@ pub async fn logs(session: &Session, written: &str, wanted: Wanted) -> Result<Op
         let mut followed = Followed::new(session.client.clone(), item.number);
         followed.console = Console::new(wanted.ranks, wanted.has_times);
         followed.console.tail = wanted.tail;
-        return followed.to_its_end().await.map(Some);
+        return followed.until_its_end().await.map(Some);
     }
     if item.run.is_none() {
         eprintln!("{}", standing(&item));

@@ -138,7 +138,7 @@ impl Launch {
             eprintln!("hint: `volley logs -f {0}` follows it, `volley why {0}` says why it waits", item.number);
             return Ok(ExitCode::SUCCESS);
         }
-        Followed::new(session.client.clone(), item.number).to_its_end().await
+        Followed::new(session.client.clone(), item.number).until_its_end().await
     }
 
     fn is_followed(&self) -> bool {

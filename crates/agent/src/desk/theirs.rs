@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use volley_client::Client;
 use volley_client::launch::{Lease, Report, RunPath};
 use volley_plan::agent::life::Standing;
+use volley_plan::launch::order::config_of;
 
 pub struct Theirs {
     client: Client,
@@ -74,12 +75,26 @@ impl Theirs {
         let mut taken = Vec::new();
         while taken.len() < limit {
             let Some(lease) = self.client.pop(&self.entity, queue, Some(&self.agent)).await? else { break };
-            taken.push(self.item(queue, lease));
+            taken.push(lease);
         }
-        Ok(taken)
+        if taken.is_empty() {
+            return Ok(Vec::new());
+        }
+        let known = self.client.queue(&self.entity, queue).await?.unwrap_or_default();
+        Ok(taken.into_iter().map(|lease| self.item(queue, &known, lease)).collect())
     }
 
-    fn item(&self, queue: &str, Lease { item, spec }: Lease) -> Item {
+    /// The item, with the queue's config as its admin wrote it. Where that has variables their values are not told, and
+    /// everything counts as the submitter's.
+    fn item(&self, queue: &str, known: &Value, Lease { item, spec }: Lease) -> Item {
+        let stored = &known["defaultResourceConfig"];
+        let config = match &stored["config"] {
+            Value::String(text) => serde_json::from_str(text).unwrap_or_default(),
+            other => other.clone(),
+        };
+        let has_variables = stored["templateVariables"].as_array().is_some_and(|all| !all.is_empty());
+        let config = config_of(&config, spec["resource"].as_str().unwrap_or_default());
+        let is_known = config.as_object().is_some_and(|config| !config.is_empty()) && !has_variables;
         let resumes = spec["_resume_count"].as_u64().and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
         Item {
             id: item.clone(),
@@ -92,7 +107,7 @@ impl Theirs {
             attempt: resumes + 1,
             is_stop_asked: false,
             is_over: false,
-            template: None,
+            template: is_known.then(|| (config, BTreeMap::new())),
             run: None,
             user: spec["author"].as_str().map(str::to_owned),
             priority: spec["priority"].as_i64().unwrap_or(2),

@@ -27,7 +27,7 @@ impl Followed {
     }
 
     /// The exit code is the job's. Whoever interrupts leaves it running.
-    pub async fn to_its_end(mut self) -> Result<ExitCode> {
+    pub async fn until_its_end(mut self) -> Result<ExitCode> {
         let number = self.number;
         tokio::select! {
             ended = self.follow() => ended,

@@ -224,12 +224,9 @@ fn step<'a>(story: &'a Story, before: Land, laws: &[Keeps], tale: &mut String) -
     Ok(moment)
 }
 
-/// As it is found, and after what happens then; a long story goes on until nothing changes any more.
+/// After each thing that happens; a long story goes on until nothing changes any more.
 fn live(story: &Story, laws: &[Keeps], tale: &mut String) -> Law {
     let mut land = Land::new(story);
-    if !story.standing.is_empty() {
-        land = step(story, land, laws, tale)?.after;
-    }
     for (at, turn) in story.turns.iter().enumerate() {
         land.happen(turn);
         let _ = writeln!(tale, "{turn:?}");

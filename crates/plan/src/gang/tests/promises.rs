@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use volley_api::kube::quantity::Quantity;
 
 /// A gang hears at most so many reasons one after the other until it runs: each bound is met once, room shape by shape.
-const REASONS_MAX: usize = 12;
+const REASONS_MAX: usize = 24;
 const CPUS: i64 = 64;
 
 pub fn who_waits_hears_why(moment: &Moment) -> Law {
