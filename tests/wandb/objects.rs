@@ -27,6 +27,8 @@ struct Store {
 
 impl Store {
     async fn start() -> Store {
+        // As the program does before anything else.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::create_dir(folder.path().join(BUCKET)).expect("a bucket");
         let mut service = S3ServiceBuilder::new(FileSystem::new(folder.path()).expect("a store"));

@@ -63,13 +63,23 @@ fn open_bucket(bucket: &str, aws: &Aws) -> Result<object_store::aws::AmazonS3, o
 async fn check(store: &dyn ObjectStore, bucket: &str) -> Result<(), Error> {
     let bucket = bucket.to_owned();
     let asked = tokio::time::timeout(CHECK_MAX, store.list(None).next()).await;
-    match asked {
-        Ok(None | Some(Ok(_))) => Ok(()),
-        Ok(Some(Err(source @ object_store::Error::NotFound { .. }))) => Err(Error::NoBucket { bucket, source }),
-        Ok(Some(Err(
-            source @ (object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. }),
-        ))) => Err(Error::Credentials { bucket, source }),
-        Ok(Some(Err(source))) => Err(Error::Unreachable { bucket, source }),
-        Err(_) => Err(Error::Silent { bucket, seconds: CHECK_MAX.as_secs() }),
-    }
+    let source = match asked {
+        Ok(None | Some(Ok(_))) => return Ok(()),
+        Ok(Some(Err(source))) => source,
+        Err(_) => return Err(Error::Silent { bucket, seconds: CHECK_MAX.as_secs() }),
+    };
+    // A failed list has no status of its own, only words of where it came from.
+    let told = words(&source);
+    let has = |signs: [&str; 2]| signs.iter().any(|sign| told.contains(sign));
+    Err(match source {
+        source if has(["NoSuchBucket", "404 Not Found"]) => Error::NoBucket { bucket, source },
+        source if has(["403 Forbidden", "401 Unauthorized"]) => Error::Credentials { bucket, source },
+        source => Error::Unreachable { bucket, source },
+    })
+}
+
+/// An error with all of its causes.
+fn words(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
