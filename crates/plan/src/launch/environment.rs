@@ -164,7 +164,8 @@ mod tests {
             [
                 "WANDB_BASE_URL", "WANDB_API_KEY", "WANDB_PROJECT", "WANDB_ENTITY", "WANDB_LAUNCH", "WANDB_RUN_ID",
                 "WANDB_DOCKER", "WANDB_USERNAME", "WANDB_LAUNCH_QUEUE_NAME", "WANDB_LAUNCH_QUEUE_ENTITY",
-                "WANDB_LAUNCH_TRACE_ID", "WANDB_CONSOLE", "WANDB_CONFIG", "WANDB_LAUNCH_FILE_OVERRIDES", "WANDB_ARTIFACTS"
+                "WANDB_LAUNCH_TRACE_ID", "WANDB_CONSOLE", "WANDB_CONFIG", "WANDB_LAUNCH_FILE_OVERRIDES",
+                "WANDB_ARTIFACTS"
             ]
         );
         let value = |name: &str| all.iter().find(|variable| variable.name == name).unwrap().value.clone();

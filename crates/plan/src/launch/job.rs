@@ -67,9 +67,11 @@ mod tests {
         let expected = CodeSource::Repository { remote: "https://h/r".into(), commit: "c".into() };
         assert_eq!((git.code, git.base_image.as_deref()), (Some(expected), Some("b:2")));
         assert_eq!(git.entry_point, ["python", "t.py"]);
-        let code = json!({"source_type": "artifact", "source": {"artifact": "wandb-artifact://_id/QQ==", "entrypoint": []}});
+        let code =
+            json!({"source_type": "artifact", "source": {"artifact": "wandb-artifact://_id/QQ==", "entrypoint": []}});
         assert_eq!(read(&code).unwrap().code, Some(CodeSource::Artifact { id: "QQ==".into() }));
-        for wrong in [json!({}), json!({"source_type": "image"}), json!({"source_type": "repo", "source": {"git": {}}})] {
+        for wrong in [json!({}), json!({"source_type": "image"}), json!({"source_type": "repo", "source": {"git": {}}})]
+        {
             assert_eq!(read(&wrong).unwrap_err().rule, "J-2");
         }
     }
