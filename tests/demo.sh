@@ -8,11 +8,13 @@ volley=${VOLLEY:-target/debug/volley}
 scratch=$(mktemp -d)
 export VOLLEY_HOME=$scratch/home KUBECONFIG=$scratch/home/kubeconfig
 watcher=
+agent=
 bridge=
 
 tear_down() {
     local code=$?
     [ -z "$watcher" ] || kill "$watcher" 2>/dev/null || true
+    [ -z "$agent" ] || kill "$agent" 2>/dev/null || true
     if [ "$code" != 0 ]; then
         echo "the demo failed; the end of the log:" >&2
         tail -n 20 "$VOLLEY_HOME/volley.log" >&2 || true
@@ -99,7 +101,7 @@ own_traces() {
 }
 
 start_volley() {
-    show "$volley" up --only cluster,operator --listen 127.0.0.1:0 --fake-gpus 4 --image-map 'ncai-wbl-registry.kr.ncr.ntruss.com/*=host'
+    show "$volley" up --listen 127.0.0.1:0 --server-listen 127.0.0.1:0 --fake-gpus 4 --image-map 'ncai-wbl-registry.kr.ncr.ntruss.com/*=host'
 }
 
 chapter "A cluster from nothing, with four pretended GPUs"
@@ -241,6 +243,26 @@ printf '\nthe three ranks side by side:\n'
 pr --merge --omit-header --expand-tabs --width=132 "$scratch"/rank-[012]
 show kubectl cp volume:/mnt/data/checkpoints/mnist.pt "$scratch/mnist.pt"
 show ls -l "$scratch/mnist.pt"
+
+chapter "A launch queue from a published template: three ranks start together, and their lines and curves are one run"
+example=examples/wandb-volcano
+show kubectl create namespace wandb
+show "$volley" queue create volcano --file $example/queue.yaml
+"$volley" agent --queue volcano 2>"$scratch/agent.log" &
+agent=$!
+# The tutorial's last step: the same config with one more worker.
+{ echo kubernetes: && sed '1,/^config:/d; /name: worker/,/template/s/replicas: 1/replicas: 2/; s/minAvailable: 1/minAvailable: 3/' $example/queue.yaml; } >"$scratch/workers.yaml"
+show "$volley" launch --queue volcano --docker-image host --project demo --name three-ranks --follow \
+    --resource-args "$scratch/workers.yaml" --entry-point "$PWD/.cache/wandb/bin/python $PWD/$example/launched.py" | tee "$scratch/launched"
+for rank in 0 1 2; do
+    grep -q "rank $rank of 3, the first is" "$scratch/launched" || { echo "rank $rank said nothing" >&2; exit 1; }
+done
+show "$volley" run ls --project demo
+run=$("$volley" run ls --project demo --output name)
+show "$volley" run show "$run" --output json >"$scratch/run"
+grep -q '"loss": 0.05' "$scratch/run" || { cat "$scratch/run"; echo "the run has no curve" >&2; exit 1; }
+kill "$agent" && wait "$agent" || true
+agent=
 
 chapter "Down, and the machine is as it was"
 address=$(kubectl get pod oci --output 'jsonpath={.status.podIP}')

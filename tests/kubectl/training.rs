@@ -62,7 +62,7 @@ fn every_kubectl_knows_all_kinds_from_the_first_request_on() {
         assert!(container.contains("valueFrom"), "{container}");
         let crds = space.ok(&["get", "crd"]);
         let ours = |line: &&str| line.contains(".volcano.sh ") || line.contains(".kubeflow.org ");
-        assert_eq!(crds.lines().filter(ours).count(), 11, "{crds}");
+        assert_eq!(crds.lines().filter(ours).count(), 12, "{crds}");
         assert!(space.ok(&["delete", "pytorchjob", "a"]).contains("pytorchjob.kubeflow.org \"a\" deleted"));
     });
 }

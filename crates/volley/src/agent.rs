@@ -7,8 +7,10 @@ use crate::remote::{Login, Remote};
 use crate::target::TargetArgs;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -98,11 +100,15 @@ impl AgentVerb {
         let stop = CancellationToken::new();
         let cluster = self.target.client(home).await;
         let cluster = cluster.inspect_err(|error| tracing::warn!("no cluster of its own: {error:#}")).ok();
+        let workload_url = match &cluster {
+            Some(cluster) => url_for_pods(cluster, &login).await.unwrap_or_else(|| login.url.clone()),
+            None => login.url.clone(),
+        };
         let options = Options {
             config,
             client: Client::new(&login.url, &login.key)?,
             key: login.key,
-            workload_url: login.url,
+            workload_url,
             cluster,
             makes_namespaces: false,
             folder: home.agent(),
@@ -126,6 +132,19 @@ impl AgentVerb {
         }
         running.await.map_err(|error| anyhow!(error))
     }
+}
+
+/// Pods of a cluster on this machine cannot use a loopback address of its: there it is their own. `volley up` answers them
+/// at the node's address, by the same port.
+async fn url_for_pods(cluster: &kube::Client, login: &Login) -> Option<String> {
+    let (host, port) = login.url.strip_prefix("http://")?.trim_end_matches('/').rsplit_once(':')?;
+    let is_loopback = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    let request = http::Request::get("/api/v1/nodes").body(Vec::new()).ok().filter(|_| is_loopback)?;
+    let nodes: Value = cluster.request(request).await.ok()?;
+    let addresses = nodes["items"][0]["status"]["addresses"].as_array()?;
+    let own = addresses.iter().find(|each| each["type"] == "InternalIP")?["address"].as_str()?;
+    let url = format!("http://{own}:{port}");
+    Client::new(&url, &login.key).ok()?.is_volley().await.ok()?.then_some(url)
 }
 
 /// The key that W&B's clients would use for this server.

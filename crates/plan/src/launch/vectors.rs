@@ -44,7 +44,8 @@ fn the_conformance_vectors_hold() {
         }
         for (pointer, count) in &vector.variables {
             let entries = workload.pointer(&format!("{pointer}/env")).and_then(Value::as_array);
-            let is_shared = |name: &str| matches!(name, "WANDB_MODE" | "WANDB_X_LABEL" | "WANDB_X_PRIMARY");
+            let is_shared =
+                |name: &str| matches!(name, "WANDB_MODE" | "WANDB_CONSOLE" | "WANDB_X_LABEL" | "WANDB_X_PRIMARY");
             let is_compat = |entry: &&Value| {
                 entry["name"].as_str().is_some_and(|name| name.starts_with("WANDB_") && !is_shared(name))
             };

@@ -97,7 +97,7 @@ fn up_returns_when_ready_and_down_when_ended() {
     assert!(world.stdout(&["kubeconfig"]).contains(server));
     assert_eq!(world.stdout(&["kubeconfig", "--path"]).trim(), kubeconfig.to_str().unwrap());
     assert_eq!(world.json(&["status", "-o", "json"])["pid"], status["pid"]);
-    assert_eq!(world.stdout(&["status", "-o", "name"]), "cluster\noperator\nserver\n");
+    assert_eq!(world.stdout(&["status", "-o", "name"]), "cluster\noperator\nserver\nagent\n");
 
     let pid = world.pid();
     world.stdout(&["down"]);

@@ -148,8 +148,11 @@ fn builtin_schemas(dialect: Dialect, resources: &[Resource]) -> Map<String, Valu
     let mut schemas = generator.take_definitions(false);
     for resource in resources {
         let name = schema_name(resource.group, resource.version, resource.kind);
-        // `k8s-openapi` has no types of an API that its version of Kubernetes serves no more.
-        if let Some(found) = structural::named(&name).filter(|_| !schemas.contains_key(&name)) {
+        // `k8s-openapi` has no types of an API that its version of Kubernetes serves no more. The others are not asked for:
+        // some hold themselves, and a structural schema would have no end.
+        if !schemas.contains_key(&name)
+            && let Some(found) = structural::named(&name)
+        {
             schemas.insert(name, found);
         }
     }
