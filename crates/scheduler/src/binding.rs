@@ -75,10 +75,12 @@ impl Shell {
         let (now, gangs) = (Instant::now(), &self.view.snapshot.gangs);
         self.failing.retain(|gang, _| gangs.find(gang).is_some());
         self.failing.values_mut().for_each(|failing| failing.rests_until = failing.rests_until.filter(|at| *at > now));
+        let given_back = self.to_give_back();
         let mut batches: Vec<Batch> = Vec::new();
         let mut places: BTreeMap<Key, usize> = BTreeMap::new();
         for bind in binds {
-            let rests = self.failing.get(&bind.gang).is_some_and(|failing| failing.rests_until.is_some());
+            let rests = given_back.contains(&bind.gang)
+                || self.failing.get(&bind.gang).is_some_and(|failing| failing.rests_until.is_some());
             let Some(pending) = self.pending(&bind.pod.key, &bind.pod.uid).filter(|_| !rests) else { continue };
             let component = events::component(&pending.object);
             let deed = Deed { pod: bind.pod, node: bind.node, component, since: pending.since };

@@ -68,13 +68,7 @@ impl Shell {
             component: if self.is_single(&evict.gang) { "default-scheduler" } else { "volcano" },
             is_given_back: false,
         });
-        let is_failing = |count: u32| count >= FAILURES_MAX;
-        let failing: BTreeSet<Key> = self
-            .failing
-            .iter()
-            .filter(|(_, failing)| is_failing(failing.count))
-            .map(|(gang, _)| gang.clone())
-            .collect();
+        let failing = self.failing_often();
         let mut parts: BTreeMap<Key, BTreeSet<Member>> = BTreeMap::new();
         for (gang, pods) in torn(&self.view.snapshot, placement, &failing).into_iter().chain(late) {
             parts.entry(gang).or_default().extend(pods);
@@ -86,6 +80,17 @@ impl Shell {
             pods.into_iter().map(move |pod| Eviction { pod, message: message.clone(), component: "volcano", is_given_back: true })
         });
         victims.chain(parts).collect()
+    }
+
+    fn failing_often(&self) -> BTreeSet<Key> {
+        let often = self.failing.iter().filter(|(_, failing)| failing.count >= FAILURES_MAX);
+        often.map(|(gang, _)| gang.clone()).collect()
+    }
+
+    /// Gangs of which binds failed so often that what is placed of them goes: to bind more of them would only put that off.
+    pub fn to_give_back(&self) -> BTreeSet<Key> {
+        let found = torn(&self.view.snapshot, &Placement::default(), &self.failing_often());
+        found.into_iter().map(|(gang, _)| gang).collect()
     }
 
     /// What was bound of gangs of which another bind failed, and that were not completed in time: `torn` takes them for
