@@ -3,7 +3,7 @@
 use crate::launch::REGISTRY;
 use crate::{Client, Result, part};
 use bytes::BytesMut;
-use reqwest::{Method, Response};
+use reqwest::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -207,7 +207,7 @@ impl Client {
             "runSpec": work.spec.to_string(), "priority": work.priority,
             "templateVariableValues": values.map(Value::to_string) });
         let body = json!({ "query": query, "variables": { "input": input } });
-        let told = self.ask_with(Method::POST, "/graphql", Some(&body), &[("idempotency-key", work.key)]).await?;
+        let told = self.post_with("/graphql", &body, &[("idempotency-key", work.key)]).await?;
         let id = &told["data"]["pushToRunQueueByName"]["runQueueItemId"];
         Ok(id.as_str().unwrap_or_default().to_owned())
     }

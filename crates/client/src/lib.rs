@@ -126,9 +126,6 @@ impl Client {
         fields: &[(&'static str, &str)],
     ) -> Result<Value> {
         let mut request = self.http.request(method, format!("{}{path}", self.url)).timeout(ANSWER_TIMEOUT);
-        for (name, value) in fields {
-            request = request.header(*name, *value);
-        }
         if let Some(body) = body {
             request = request.header(header::CONTENT_TYPE, "application/json").body(body.to_string());
         }

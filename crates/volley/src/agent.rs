@@ -2,15 +2,15 @@
 
 use crate::cli::Global;
 use crate::home::Home;
+use crate::host::agent::node_address;
 use crate::logging;
 use crate::remote::{Login, Remote};
 use crate::target::TargetArgs;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -139,11 +139,8 @@ impl AgentVerb {
 async fn url_for_pods(cluster: &kube::Client, login: &Login) -> Option<String> {
     let (host, port) = login.url.strip_prefix("http://")?.trim_end_matches('/').rsplit_once(':')?;
     let is_loopback = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-    let request = http::Request::get("/api/v1/nodes").body(Vec::new()).ok().filter(|_| is_loopback)?;
-    let nodes: Value = cluster.request(request).await.ok()?;
-    let addresses = nodes["items"][0]["status"]["addresses"].as_array()?;
-    let own = addresses.iter().find(|each| each["type"] == "InternalIP")?["address"].as_str()?;
-    let url = format!("http://{own}:{port}");
+    let own = if is_loopback { node_address(cluster).await? } else { return None };
+    let url = format!("http://{}", SocketAddr::new(own, port.parse().ok()?));
     Client::new(&url, &login.key).ok()?.is_volley().await.ok()?.then_some(url)
 }
 

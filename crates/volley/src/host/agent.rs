@@ -138,21 +138,24 @@ impl Part {
         }
     }
 
-    /// The address that pods know this machine by, as the node tells it.
+    /// The node's address, once it has registered; none where pods share this machine's network.
     async fn node_address(&self) -> Option<IpAddr> {
         for _ in 0..NODE_TRIES {
-            let request = http::Request::get("/api/v1/nodes").body(Vec::new()).ok()?;
-            let nodes: Value = self.cluster.request(request).await.unwrap_or_default();
-            let addresses = nodes["items"][0]["status"]["addresses"].as_array().cloned().unwrap_or_default();
-            let own =
-                addresses.iter().find(|each| each["type"] == "InternalIP").and_then(|each| each["address"].as_str());
-            if let Some(address) = own.and_then(|own| own.parse::<IpAddr>().ok()) {
+            if let Some(address) = node_address(&self.cluster).await {
                 return Some(address).filter(|address| !address.is_loopback());
             }
             tokio::time::sleep(NODE_PAUSE).await;
         }
         None
     }
+}
+
+/// The address that pods know this machine by, as the first node tells it.
+pub async fn node_address(cluster: &kube::Client) -> Option<IpAddr> {
+    let request = http::Request::get("/api/v1/nodes").body(Vec::new()).ok()?;
+    let nodes: Value = cluster.request(request).await.ok()?;
+    let addresses = nodes["items"][0]["status"]["addresses"].as_array()?;
+    addresses.iter().find(|each| each["type"] == "InternalIP")?["address"].as_str()?.parse().ok()
 }
 
 /// Makes the queue, unless it is there.
