@@ -2,12 +2,13 @@
 //!
 //! `plan::launch` decides what is submitted; here only what it needs is gathered, and secrets are filled in at the end.
 
-use crate::item::{Item, RunName};
+use crate::item::Item;
 use crate::runner::Failure;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use volley_client::Client;
+use volley_client::items::Run;
 use volley_client::jobs::JobPath;
 use volley_plan::launch::kubernetes::Manifests;
 use volley_plan::launch::order::{self, Code, CodeSource, Job, Order, RunSpec, Station, Template};
@@ -34,7 +35,7 @@ pub struct Bench {
 
 /// What is submitted for an attempt, or why nothing is.
 pub struct Prepared {
-    pub run: RunName,
+    pub run: Run,
     pub order: Option<Order>,
     pub submission: Result<Submission, String>,
     key: String,
@@ -89,14 +90,14 @@ impl Bench {
         spec.author = spec.author.or_else(|| item.user.clone());
         let made = || names::item_key(&item.id)[..8].to_owned();
         let run_id = item.run.as_ref().map(|run| run.name.clone()).or_else(|| spec.run_id.clone()).unwrap_or_else(made);
-        let run = item.run.clone().unwrap_or_else(|| RunName {
+        let run = item.run.clone().unwrap_or_else(|| Run {
             entity: spec.entity.clone(),
             project: spec.project.clone(),
             name: run_id.clone(),
         });
         let own_key = item.spec["_wandb_api_key"].as_str().filter(|key| !key.is_empty());
         let key = own_key.unwrap_or(&self.key).to_owned();
-        let refused = |refusals: Vec<Refusal>, run: RunName, key: String| Prepared {
+        let refused = |refusals: Vec<Refusal>, run: Run, key: String| Prepared {
             run,
             order: None,
             submission: Err(told(&refusals)),

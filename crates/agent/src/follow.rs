@@ -19,24 +19,19 @@ const POLL: Duration = Duration::from_secs(3);
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
-/// Why the agent ends by itself.
-pub enum Over {
-    /// Somebody stopped it on the server (L-15).
-    Told,
-}
-
 impl Shell {
-    pub async fn follow(self: Arc<Self>) -> Over {
+    /// Until somebody stops the agent on the server (L-15).
+    pub async fn follow(self: Arc<Self>) {
         match &self.desk {
             Desk::Ours(_) => self.follow_events().await,
             Desk::Theirs(_) => self.poll().await,
         }
     }
 
-    async fn poll(&self) -> Over {
+    async fn poll(&self) {
         loop {
             match self.look_at_all().await {
-                Ok(true) => return Over::Told,
+                Ok(true) => return,
                 Ok(false) => self.health.set(Stage::Working),
                 Err(error) => self.trouble(&error),
             }
@@ -45,11 +40,11 @@ impl Shell {
         }
     }
 
-    async fn follow_events(&self) -> Over {
+    async fn follow_events(&self) {
         let (mut delay, mut after) = (RETRY_MIN, None);
         loop {
             match self.stream(&mut after, &mut delay).await {
-                Ok(over) => return over,
+                Ok(()) => return,
                 Err(error) => self.trouble(&error),
             }
             sleep(delay).await;
@@ -65,8 +60,8 @@ impl Shell {
         self.health.set(Stage::Troubled(cause));
     }
 
-    /// Follows one stream until it breaks. It is opened before all items are asked for, so that nothing falls between.
-    async fn stream(&self, after: &mut Option<i64>, delay: &mut Duration) -> Result<Over, Failure> {
+    /// Follows one stream until it breaks, or the agent is told to stop. It is opened before all items are asked for, so that nothing falls between.
+    async fn stream(&self, after: &mut Option<i64>, delay: &mut Duration) -> Result<(), Failure> {
         let mut events = match self.bench.client.events(*after).await {
             Ok(events) => events,
             Err(error) => {
@@ -76,7 +71,7 @@ impl Shell {
             }
         };
         if self.look_at_all().await? {
-            return Ok(Over::Told);
+            return Ok(());
         }
         self.health.set(Stage::Working);
         *delay = RETRY_MIN;
@@ -90,7 +85,7 @@ impl Shell {
                 }
                 Next::Round => {
                     if self.look_at_all().await? {
-                        return Ok(Over::Told);
+                        return Ok(());
                     }
                     self.taking.notify_one();
                     round = Instant::now() + ROUND;
@@ -127,10 +122,7 @@ impl Shell {
         match event.kind.as_str() {
             "item.stop" => self.stop_item(&key),
             "item.deleted" => {
-                self.table.change(&key, |entry| {
-                    entry.item.standing = Standing::Ended;
-                    entry.item.is_over = true;
-                });
+                self.table.change(&key, |entry| entry.item.be_over());
                 self.wake(&key);
             }
             "item.state" => match event.body["state"].as_str() {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use volley_client::items::Run;
 use volley_plan::agent::life::{self, Standing};
 use volley_plan::launch::names;
 
@@ -35,7 +36,7 @@ pub struct Item {
     pub spec: Value,
     /// The queue's config as its admin wrote it, and the values of its variables.
     pub template: Option<(Value, BTreeMap<String, Value>)>,
-    pub run: Option<RunName>,
+    pub run: Option<Run>,
     pub user: Option<String>,
     pub priority: i64,
 }
@@ -46,13 +47,6 @@ fn leased() -> Standing {
 
 fn yes() -> bool {
     true
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunName {
-    pub entity: String,
-    pub project: String,
-    pub name: String,
 }
 
 impl Item {
@@ -73,6 +67,11 @@ impl Item {
 
     pub fn is_open(&self) -> bool {
         matches!(self.standing, Standing::Leased | Standing::Claimed)
+    }
+
+    /// It has ended, otherwise than by its run.
+    pub fn be_over(&mut self) {
+        (self.standing, self.is_over) = (Standing::Ended, true);
     }
 
     /// Runs a sweep's scheduler, which is counted by itself.
@@ -166,7 +165,7 @@ impl Table {
             match listed.remove(key) {
                 Some(item) if item.attempt == entry.item.attempt => entry.item = item,
                 Some(item) => *entry = Entry::new(item),
-                None => (entry.item.standing, entry.item.is_over) = (Standing::Ended, true),
+                None => entry.item.be_over(),
             }
             keys.push(key.clone());
         }

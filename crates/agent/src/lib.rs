@@ -24,7 +24,6 @@ use attempt::Bench;
 use console::Consoles;
 use desk::Desk;
 use folder::{Folder, Identity};
-use follow::Over;
 use health::{Health, Stage};
 use item::Table;
 use parking_lot::Mutex;
@@ -90,7 +89,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AgentE
     tracing::info!(agent = shell.agent, entity = shell.entity, queues = ?shell.queues, "serves its queues");
     tokio::select! {
         () = stop.cancelled() => (),
-        Over::Told = shell.clone().follow() => tracing::info!("was stopped on the server"),
+        () = shell.clone().follow() => tracing::info!("was stopped on the server"),
         () = shell.clone().work() => (),
         () = shell.clone().take_always() => (),
     }

@@ -9,7 +9,6 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use volley_client::launch::RunPath;
 use volley_plan::agent::life::{self, Deed, Image, Seen, Stage, Standing};
 use volley_plan::agent::state::State;
 use volley_plan::launch::Submission;
@@ -220,7 +219,6 @@ impl Shell {
     /// Makes the run, so that launches which do not track themselves have one (once for each attempt).
     async fn begin_run(&self, attempt: &Attempt) -> Result<(), Failure> {
         let run = &attempt.prepared.run;
-        let path = RunPath { entity: &run.entity, project: &run.project, run: &run.name };
         let order = attempt.prepared.order.as_ref();
         let spec = order.map(|order| &order.spec);
         let config: Map<String, Value> = spec.map(|spec| spec.overrides.run_config.clone()).unwrap_or_default();
@@ -237,7 +235,7 @@ impl Shell {
         if let Some(job) = order.and_then(|order| order.job.as_ref()) {
             fields["jobType"] = json!(job.name);
         }
-        match self.bench.client.begin_run(path, &fields).await {
+        match self.bench.client.begin_run(run.path(), &fields).await {
             Err(error) if error.is_passing() => return Err(error.into()),
             Err(error) => tracing::warn!(item = attempt.item.id, %error, "its run could not be made"),
             Ok(_) => (),
@@ -278,10 +276,7 @@ impl Shell {
         };
         self.desk.end(&attempt.item, &attempt.prepared.run, &end, sight.exit_code).await?;
         tracing::info!(item = attempt.item.id, run = attempt.prepared.run.name, ?end, "ended");
-        self.table.change(&attempt.key, |entry| {
-            entry.item.standing = Standing::Ended;
-            entry.item.is_over = true;
-        });
+        self.table.change(&attempt.key, |entry| entry.item.be_over());
         self.taking.notify_one();
         Ok(())
     }

@@ -1,10 +1,10 @@
 //! Items as our own server tells them: what our agent asks for beyond W&B's operations, and what people ask of one item.
 
-use crate::launch::REGISTRY;
+use crate::launch::{REGISTRY, RunPath};
 use crate::{Client, Result, part};
 use bytes::BytesMut;
 use reqwest::Response;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// An item of a queue. What somebody may not know, or need not, is null.
@@ -68,11 +68,17 @@ pub struct Config {
     pub template_variables: Value,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Run {
     pub entity: String,
     pub project: String,
     pub name: String,
+}
+
+impl Run {
+    pub fn path(&self) -> RunPath<'_> {
+        RunPath { entity: &self.entity, project: &self.project, run: &self.name }
+    }
 }
 
 /// What an agent reported.

@@ -21,7 +21,6 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use volley_client::Client;
-use volley_client::launch::RunPath;
 use volley_plan::logs::sources::Run;
 
 /// One post to the server; its own limit is far above.
@@ -173,8 +172,7 @@ fn worded(attempt: &Attempt, source: &Position, time: &str, text: &str) -> Strin
 
 /// Sends what the server lacks, and signs of life, until the console is dropped.
 async fn send(console: Arc<Console>, client: Client, attempt: Attempt, on_stop: OnStop) {
-    let run = &attempt.prepared.run;
-    let path = RunPath { entity: &run.entity, project: &run.project, run: &run.name };
+    let path = attempt.prepared.run.path();
     let writer = format!("volley-agent-{}-{}", attempt.key, attempt.item.attempt);
     let mut delay = PAUSE;
     loop {

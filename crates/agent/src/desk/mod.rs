@@ -5,12 +5,13 @@
 mod ours;
 mod theirs;
 
-use crate::item::{Item, RunName, Told};
+use crate::item::{Item, Told};
 use crate::runner::Failure;
 use ours::Ours;
 use serde_json::Value;
 use std::path::Path;
 use theirs::Theirs;
+use volley_client::items::Run;
 use volley_client::{Client, Error};
 use volley_plan::agent::life::Stage;
 
@@ -60,7 +61,7 @@ impl Desk {
         }
     }
 
-    pub async fn acknowledge(&self, item: &Item, run: &RunName) -> Result<(), Failure> {
+    pub async fn acknowledge(&self, item: &Item, run: &Run) -> Result<(), Failure> {
         match self {
             Desk::Ours(desk) => desk.acknowledge(item, run).await,
             Desk::Theirs(desk) => desk.acknowledge(item, run).await,
@@ -84,14 +85,14 @@ impl Desk {
     }
 
     /// The next attempt waits in the queue.
-    pub async fn requeue(&self, item: &Item, run: &RunName, reason: &str) -> Result<(), Failure> {
+    pub async fn requeue(&self, item: &Item, run: &Run, reason: &str) -> Result<(), Failure> {
         match self {
             Desk::Ours(desk) => desk.requeue(item, reason).await,
             Desk::Theirs(desk) => desk.requeue(item, run).await,
         }
     }
 
-    pub async fn end(&self, item: &Item, run: &RunName, end: &End, exit_code: Option<i64>) -> Result<(), Failure> {
+    pub async fn end(&self, item: &Item, run: &Run, end: &End, exit_code: Option<i64>) -> Result<(), Failure> {
         match self {
             Desk::Ours(desk) => desk.end(item, end, exit_code).await,
             Desk::Theirs(desk) => desk.end(item, run, end, exit_code).await,

@@ -2,10 +2,11 @@
 
 use super::{End, guarded, stage};
 use crate::attempt::values;
-use crate::item::{Item, RunName, Told};
+use crate::item::{Item, Told};
 use crate::runner::Failure;
 use serde_json::{Value, json};
-use volley_client::{Client, Error, items};
+use volley_client::items::{self, Run};
+use volley_client::{Client, Error};
 use volley_plan::agent::life::Standing;
 use volley_plan::launch::order::config_of;
 
@@ -29,7 +30,7 @@ impl Ours {
         Ok(self.client.take(&self.agent, queue, limit).await?.into_iter().map(read).collect())
     }
 
-    pub async fn acknowledge(&self, item: &Item, run: &RunName) -> Result<(), Failure> {
+    pub async fn acknowledge(&self, item: &Item, run: &Run) -> Result<(), Failure> {
         let answer = self.client.acknowledge_item(&item.lease, &self.agent, Some(&run.project), &run.name).await;
         match answer {
             // Such as a project that the submitter may not log to: the item fails by it.
@@ -110,7 +111,7 @@ fn read(item: items::Item) -> Item {
         is_over: item.end.as_deref() == Some("stopped"),
         spec: if item.resolved_spec.is_object() { item.resolved_spec } else { item.spec },
         template,
-        run: item.run.map(|run| RunName { entity: run.entity, project: run.project, name: run.name }),
+        run: item.run,
         user: Some(item.user).filter(|user| !user.is_empty()),
         priority: item.priority,
     }

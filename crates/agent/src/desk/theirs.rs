@@ -4,7 +4,7 @@
 //! are settled.
 
 use super::{End, stage};
-use crate::item::{Item, RunName, Told};
+use crate::item::{Item, Told};
 use crate::runner::Failure;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use volley_client::Client;
-use volley_client::launch::{Lease, Report, RunPath};
+use volley_client::items::Run;
+use volley_client::launch::{Lease, Report};
 use volley_plan::agent::life::Standing;
 use volley_plan::launch::order::config_of;
 
@@ -115,7 +116,7 @@ impl Theirs {
         }
     }
 
-    pub async fn acknowledge(&self, item: &Item, run: &RunName) -> Result<(), Failure> {
+    pub async fn acknowledge(&self, item: &Item, run: &Run) -> Result<(), Failure> {
         // Kept first: an item that was acknowledged and forgotten would never end.
         let kept = Item { standing: Standing::Claimed, run: Some(run.clone()), ..item.clone() };
         fs::write(self.path(item), serde_json::to_vec(&kept).map_err(std::io::Error::other)?)?;
@@ -128,7 +129,7 @@ impl Theirs {
     }
 
     /// A copy of the spec goes to the same queue, with the same run (L-23), its priority and author (L-26).
-    pub async fn requeue(&self, item: &Item, run: &RunName) -> Result<(), Failure> {
+    pub async fn requeue(&self, item: &Item, run: &Run) -> Result<(), Failure> {
         let mut spec = item.spec.clone();
         if let Some(spec) = spec.as_object_mut() {
             spec.insert("run_id".to_owned(), json!(run.name));
@@ -144,8 +145,7 @@ impl Theirs {
         self.forget(item)
     }
 
-    pub async fn end(&self, item: &Item, run: &RunName, end: &End, exit_code: Option<i64>) -> Result<(), Failure> {
-        let path = RunPath { entity: &run.entity, project: &run.project, run: &run.name };
+    pub async fn end(&self, item: &Item, run: &Run, end: &End, exit_code: Option<i64>) -> Result<(), Failure> {
         if let End::Failed { stage: at, reason } = end {
             let report = Report { message: reason, stage: stage(*at), file_paths: &[] };
             self.client.fail(&item.lease, &report).await?;
@@ -158,7 +158,7 @@ impl Theirs {
                 End::Failed { .. } => exit_code.filter(|code| *code != 0).unwrap_or(1),
                 End::Stopped => 255,
             };
-            self.client.end_run(path, code).await?;
+            self.client.end_run(run.path(), code).await?;
         }
         self.forget(item)
     }

@@ -5,8 +5,8 @@ use http::{Method, Request, header};
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::Resource;
 use kube::{Client, Error};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
+use volley_client::part;
 
 /// Who is named as the writer of fields.
 const MANAGER: &str = "volley-agent";
@@ -36,12 +36,8 @@ impl Kind {
     }
 
     fn one(&self, namespace: &str, name: &str) -> String {
-        format!("{}/{}", self.all(namespace), escaped(name))
+        format!("{}/{}", self.all(namespace), part(name))
     }
-}
-
-pub fn escaped(text: &str) -> String {
-    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
 /// The HTTP status of a refusal; 0 when no answer came.
@@ -118,7 +114,7 @@ pub async fn delete(client: &Client, kind: &Kind, object: &Value) -> Result<(), 
 
 /// Deletes everything of a kind that a selector finds.
 pub async fn delete_all(client: &Client, kind: &Kind, namespace: &str, selector: &str) -> Result<(), Error> {
-    let path = format!("{}?labelSelector={}", kind.all(namespace), escaped(selector));
+    let path = format!("{}?labelSelector={}", kind.all(namespace), part(selector));
     let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background" });
     match client.request::<Value>(request(Method::DELETE, &path, Some((&options, "application/json")))?).await {
         Ok(_) => Ok(()),

@@ -185,17 +185,16 @@ async fn endpoints(cluster: &Cluster, object: &Value) -> Result<usize, Failure> 
 async fn own(cluster: &Cluster, attempt: &Attempt, manifests: &Manifests) -> Done {
     let Some(workload) = present(cluster, attempt) else { return Ok(()) };
     let secret = Kind::new("v1", "Secret", "secrets");
+    let patch = |manifest: &Value| json!({ "metadata": { "ownerReferences": owned(manifest, &workload)["metadata"]["ownerReferences"] } });
     for each in &manifests.secrets {
-        let patch = json!({ "metadata": { "ownerReferences": owned(&each.manifest, &workload)["metadata"]["ownerReferences"] } });
-        if let Some(mut made) = calls::patch(&cluster.client, &secret, &each.manifest, &patch).await? {
+        if let Some(mut made) = calls::patch(&cluster.client, &secret, &each.manifest, &patch(&each.manifest)).await? {
             made["data"] = Value::Null;
             learn(cluster, Row::Helper, made);
         }
     }
     for each in &manifests.services {
         let kind = cluster.plain_kind(&each.manifest).await?;
-        let patch = json!({ "metadata": { "ownerReferences": owned(&each.manifest, &workload)["metadata"]["ownerReferences"] } });
-        calls::patch(&cluster.client, &kind, &each.manifest, &patch).await?;
+        calls::patch(&cluster.client, &kind, &each.manifest, &patch(&each.manifest)).await?;
     }
     Ok(())
 }

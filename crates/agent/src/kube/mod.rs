@@ -23,6 +23,7 @@ use tokio::task::AbortHandle;
 use view::{Row, View};
 use volley_api::kube::text;
 use volley_api::volcano;
+use volley_client::part;
 use volley_plan::agent::life::Deed;
 use volley_plan::launch::kubernetes::Manifests;
 use volley_plan::logs::sources::{self, Run, Source, Wanted};
@@ -259,15 +260,15 @@ impl Runner for KubeRunner {
             let cluster = self.cluster(manifests).await?;
             let mut path = format!(
                 "/api/v1/namespaces/{}/pods/{}/log?timestamps=true&follow=true&container={}",
-                calls::escaped(&manifests.namespace),
-                calls::escaped(&source.pod),
-                calls::escaped(&source.run.container)
+                part(&manifests.namespace),
+                part(&source.pod),
+                part(&source.run.container)
             );
             if source.is_previous {
                 path += "&previous=true";
             }
             if let Some(since) = since {
-                path += &format!("&sinceTime={}", calls::escaped(since));
+                path += &format!("&sinceTime={}", part(since));
             }
             let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
             let stream = cluster.client.request_stream(request).await?;
