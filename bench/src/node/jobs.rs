@@ -57,7 +57,7 @@ fn template(container: &str) -> Value {
     json!({"containers": [{"name": container, "image": "host", "command": ["true"]}], "restartPolicy": "Never"})
 }
 
-fn pod(name: &str) -> Value {
+pub fn pod(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": template("c")})
 }
 
@@ -72,7 +72,7 @@ fn job(name: &str) -> Value {
 }
 
 /// Milliseconds from the first submission until all have succeeded; nothing of them is left afterwards.
-async fn timed(up: &Up, path: &str, count: usize, object: impl Fn(&str) -> Value) -> Result<f64> {
+pub async fn timed(up: &Up, path: &str, count: usize, object: impl Fn(&str) -> Value) -> Result<f64> {
     let connection = up.access.connect(Protocol::Http2).await?;
     let begun = Instant::now();
     let mut tasks = Vec::new();

@@ -14,6 +14,7 @@ mod unpack;
 mod cold;
 mod jobs;
 mod pretended;
+mod launched;
 
 use crate::table::Table;
 use anyhow::Result;
@@ -40,6 +41,7 @@ pub async fn run(program: &Path, folder: &Path, quick: bool, table: &mut Table) 
     drop(up);
     jobs::jobs(program, folder, quick, table).await?;
     pretended::waves(program, folder, quick, table).await?;
+    launched::launches(program, folder, &mut bell, quick, table).await?;
     unpack::rates(program, folder, quick, table)
 }
 

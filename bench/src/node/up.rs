@@ -55,7 +55,7 @@ impl Up {
         Ok(Up { program: program.to_owned(), home: home.to_owned(), access, pid, ready_in })
     }
 
-    fn volley(&self, args: &[&str]) -> Command {
+    pub fn volley(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(args).arg("--home").arg(&self.home).stdout(Stdio::null()).stderr(Stdio::null());
         command
