@@ -47,7 +47,8 @@ impl<'a> Alike<'a> {
     /// The number of the gang's kind; none if where other pods are, or what it has already, makes it one of its own.
     pub fn kind(&mut self, room: &Room<'a>, at: usize, ask: &Ask<'a>) -> Option<usize> {
         let snapshot = room.snapshot;
-        let is_untouched = ask.is_in && !ask.is_nominated && ask.tally.ready == 0 && !ask.is_ready();
+        let holds = ask.gang.allocated.iter().any(|amount| *amount > 0);
+        let is_untouched = ask.is_in && !ask.is_nominated && ask.tally.ready == 0 && !ask.is_ready() && !holds;
         let is_simple = ask.light.is_empty() && ask.gated == 0 && ask.group.topology.is_none();
         let has_apart = !snapshot.keeping_apart.is_empty() || room.put_apart > 0;
         if !is_untouched || !is_simple || !ask.group.divisions.is_empty() || has_apart {

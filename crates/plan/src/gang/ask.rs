@@ -224,19 +224,26 @@ impl<'a> Ask<'a> {
         first
     }
 
-    /// What the pods ask for that are missing to the minimum, at least.
-    pub fn missing(&self, snapshot: &Snapshot) -> (usize, Amounts) {
+    /// The pods that are missing to the minimum.
+    pub fn needed(&self, snapshot: &Snapshot) -> Vec<PodId> {
         let mut tally = self.tally.clone();
-        let (mut count, mut total) = (0, Amounts::new());
-        for pod in self.needed_first(snapshot) {
-            if tally.lack(self.group).is_none() {
-                break;
-            }
+        let mut needed = self.needed_first(snapshot);
+        let mut count = 0;
+        while count < needed.len() && tally.lack(self.group).is_some() {
+            let pod = needed[count];
             tally.count(&snapshot.pods[pod].role, self.sub_group_of.get(&pod));
-            add(&mut total, &snapshot.shapes[snapshot.pods[pod].shape].request);
             count += 1;
         }
-        (count, total)
+        needed.truncate(count);
+        needed
+    }
+
+    /// How many they are and what they ask for, at least.
+    pub fn missing(&self, snapshot: &Snapshot) -> (usize, Amounts) {
+        let needed = self.needed(snapshot);
+        let mut total = Amounts::new();
+        needed.iter().for_each(|pod| add(&mut total, &snapshot.shapes[snapshot.pods[*pod].shape].request));
+        (needed.len(), total)
     }
 
     pub fn shapes(&self, snapshot: &Snapshot) -> Vec<ShapeId> {

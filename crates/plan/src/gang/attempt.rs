@@ -364,13 +364,16 @@ pub fn pick(room: &mut Room, pod: PodId, queue: Option<(u32, &Queue)>, scope: Sc
         if first.is_some() {
             return first;
         }
+        // Gangs that have a topology go by it alone.
+        let has_topology = scope.near.is_some() || scope.nodes.is_some();
+        let fill = |position: usize| if has_topology { room.fill.get(position).copied().unwrap_or(0) } else { 0 };
         let all = 0..room.nodes.len() as u32;
         let mut best: Option<(i64, usize)> = None;
         let mut look = |position: usize| {
             let Some(score) = candidates.score_of(room, position) else { return };
             let nearness = scope.near.map_or(0, |near| nearness(near, position));
             let liking = relations::score(room, known.shape, position);
-            let score = score + liking + snapshot.policy.weights.topology * nearness;
+            let score = score + liking + snapshot.policy.weights.topology * nearness - fill(position);
             if best.is_none_or(|(most, _)| score > most) && suits(position) {
                 best = Some((score, position));
             }

@@ -1,13 +1,13 @@
 //! A gang that found no room: what is kept, what leaves, whom it may evict, and what is kept for it.
 
-use super::amounts::{Amounts, add};
+use super::amounts::{Amounts, add, take};
 use super::attempt::{Blocked, Scope, Terms, attempt, node_groups, pick_for};
 use super::objects::{Key, PodId};
 use super::reasons::ending_units;
 use super::room::{Hold, Room};
 use super::round::{Round, member};
 use super::search::LOOKS_FEW;
-use super::trial::{self, Trial, Unit};
+use super::trial::{self, Options, Promise, Trial, Unit};
 use super::victims::{self, Cause};
 use super::why::WaitingOn;
 use super::{Bind, Evict};
@@ -27,6 +27,8 @@ pub struct Reservation {
     ask: usize,
     pub holds: Vec<Hold>,
     when: Option<i64>,
+    /// None if nobody goes for it yet.
+    promise: Option<Promise>,
 }
 
 impl<'a> Round<'a> {
@@ -124,6 +126,17 @@ impl<'a> Round<'a> {
         }
     }
 
+    /// Gives back what is kept in the room for those for whom others go, or keeps it again.
+    fn lift_promises(&mut self, sign: i64) {
+        for kept in self.reservations.iter().filter(|kept| kept.promise.is_some()) {
+            self.room.hold(&kept.holds, sign);
+        }
+    }
+
+    fn promises(&self) -> Vec<Promise> {
+        self.reservations.iter().filter_map(|kept| kept.promise.clone()).collect()
+    }
+
     /// Whether it would fit if nothing of ours were placed.
     pub fn fits_ever(&mut self, at: usize) -> bool {
         let mut empty = self.empty.take().unwrap_or_else(|| Room::without_ours(self.snapshot));
@@ -141,8 +154,13 @@ impl<'a> Round<'a> {
         fits
     }
 
-    /// Runs `seek` with the room and a test whether the gang fits there.
-    fn with_fit<T>(&mut self, at: usize, seek: impl FnOnce(&mut Room<'a>, trial::Fits<'_, 'a>) -> T) -> T {
+    /// Runs `seek` with the room and a test whether the gang fits there; at the `places` that its pods were told, if any.
+    fn with_fit<T>(
+        &mut self,
+        at: usize,
+        places: &[(PodId, usize)],
+        seek: impl FnOnce(&mut Room<'a>, trial::Fits<'_, 'a>) -> T,
+    ) -> T {
         let given = self.given_back(at);
         let Round { room, asks, ledger, domains, .. } = self;
         let ask = &asks[at];
@@ -150,19 +168,32 @@ impl<'a> Round<'a> {
             let mut freed = freed.to_vec();
             add(&mut freed, &given);
             let terms = Terms { ledger, domains, freed: &freed, looks_max: LOOKS_FEW };
-            attempt(room, ask, &terms).is_ok()
+            let start = room.steps.len();
+            let is_placed = attempt(room, ask, &terms).is_ok();
+            let is_there = |(pod, place): &(PodId, usize)| room.position_of(*pod).is_none_or(|at| at == *place);
+            let fits = is_placed && places.iter().all(is_there);
+            if !fits {
+                room.undo_to(start);
+            }
+            fits
         };
         seek(room, &mut fits)
+    }
+
+    /// Where the gang's pods were told that room is made for them.
+    fn places(&self, at: usize) -> Vec<(PodId, usize)> {
+        let place = |pod: &PodId| {
+            let node = self.snapshot.nodes.find(&**self.room.nominated(*pod)?)?;
+            Some((*pod, self.room.position(node)?))
+        };
+        self.asks[at].pods.iter().filter_map(place).collect()
     }
 
     /// What the gang's queue gets back from pods whose room is promised to others.
     fn given_back(&self, at: usize) -> Amounts {
         let mut given = Amounts::new();
-        for pod in self.claimed.iter().map(|pod| &self.snapshot.pods[*pod]) {
-            let group = pod.gang.and_then(|gang| self.snapshot.gangs[gang].group.as_ref());
-            if group.is_some_and(|group| self.ledger.find(&group.queue) == Some(self.asks[at].queue)) {
-                add(&mut given, &self.snapshot.shapes[pod.shape].request);
-            }
+        for pod in self.claimed.iter().filter(|pod| self.queue_of(**pod) == Some(self.asks[at].queue)) {
+            add(&mut given, &self.snapshot.shapes[self.snapshot.pods[*pod].shape].request);
         }
         given
     }
@@ -175,8 +206,7 @@ impl<'a> Round<'a> {
         let nodes: BTreeSet<u32> = self.asks[at].pods.iter().filter_map(nominated).collect();
         let unit = |pod: PodId| {
             let known = &snapshot.pods[pod];
-            let group = known.gang.and_then(|gang| snapshot.gangs[gang].group.as_ref());
-            let of = group.and_then(|group| self.ledger.find(&group.queue)).filter(|of| *of == queue);
+            let of = self.queue_of(pod).filter(|of| *of == queue);
             let held = snapshot.shapes[known.shape].request.clone();
             let cost = i64::from(!known.node.is_some_and(|node| nodes.contains(&node)));
             Unit {
@@ -199,17 +229,36 @@ impl<'a> Round<'a> {
     /// If the gang fits once pods have gone that are ending, or that may be evicted for the cause, their room is kept
     /// for it.
     pub fn make_room(&mut self, at: usize, cause: Option<Cause>) -> bool {
-        let queue = self.asks[at].queue;
-        let mut units = self.leaving_units(at);
-        let Some(cause) = cause else {
-            let trial = self.with_fit(at, |room, fits| {
-                if units.is_empty() { None } else { trial::needed(room, &units, units.len(), queue, fits) }
-            });
-            return self.keep_if_any(at, &units, trial, None);
-        };
-        if !self.may_evict(at, cause) {
+        if cause.is_some_and(|cause| !self.may_evict(at, cause)) {
             return false;
         }
+        let promises = self.promises();
+        self.lift_promises(-1);
+        let found = self.seek_room(at, cause, &promises);
+        self.lift_promises(1);
+        let Some((units, trial)) = found else { return false };
+        let shared = self.shared(at, &trial, &promises);
+        let is_any = !trial.units.is_empty() || !shared.is_empty();
+        if is_any {
+            self.keep(at, &units, (trial, shared), cause);
+        }
+        is_any
+    }
+
+    fn seek_room(&mut self, at: usize, cause: Option<Cause>, promises: &[Promise]) -> Option<(Vec<Unit>, Trial)> {
+        let queue = self.asks[at].queue;
+        let (mut units, places) = (self.leaving_units(at), self.places(at));
+        let Some(cause) = cause else {
+            if units.is_empty() && promises.is_empty() {
+                return None;
+            }
+            let options = Options { units: &units, queue, promises };
+            let mut seek =
+                |places: &[_]| self.with_fit(at, places, |room, fits| trial::needed(room, &options, units.len(), fits));
+            // Elsewhere only if it must: what others were told may depend on it.
+            let trial = if places.is_empty() { seek(&[]) } else { seek(&places).or_else(|| seek(&[])) };
+            return trial.map(|trial| (units, trial));
+        };
         let leaving = units.len();
         for count_max in [VICTIMS_FEW, usize::MAX] {
             let choice =
@@ -218,26 +267,36 @@ impl<'a> Round<'a> {
             units.truncate(leaving);
             units.extend(victims);
             if units.len() == leaving && is_all {
-                return false;
+                return None;
             }
             // Beyond the last power of two the search would have gone another way, had it known of the others.
             let sure = (units.len() - leaving).checked_ilog2().map_or(0, |power| 1 << power);
-            let trial = self.with_fit(at, |room, fits| {
-                let count = trial::shortest(room, &units, queue, fits)?;
+            let options = Options { units: &units, queue, promises };
+            let trial = self.with_fit(at, &[], |room, fits| {
+                let count = trial::shortest(room, &options, fits)?;
                 let is_sure = is_all || count - leaving <= sure;
-                if is_sure { trial::needed(room, &units, count, queue, fits) } else { None }
+                if is_sure { trial::needed(room, &options, count, fits) } else { None }
             });
             if trial.is_some() || is_all {
-                return self.keep_if_any(at, &units, trial, Some(cause));
+                return trial.map(|trial| (units, trial));
             }
         }
-        false
+        None
     }
 
-    fn keep_if_any(&mut self, at: usize, units: &[Unit], trial: Option<Trial>, cause: Option<Cause>) -> bool {
-        let Some(trial) = trial.filter(|trial| !trial.units.is_empty()) else { return false };
-        self.keep(at, units, trial, cause);
-        true
+    /// Pods that go for others and of whose room the gang gets a part.
+    fn shared(&self, at: usize, trial: &Trial, promises: &[Promise]) -> Vec<PodId> {
+        let used: BTreeSet<usize> = trial.puts.iter().map(|(_, position)| *position as usize).collect();
+        let is_shared = |pod: &PodId| {
+            let is_of_queue = self.queue_of(*pod) == Some(self.asks[at].queue);
+            is_of_queue || self.room.position_of(*pod).is_some_and(|position| used.contains(&position))
+        };
+        promises.iter().flat_map(|promise| &promise.gone).copied().filter(is_shared).collect()
+    }
+
+    fn queue_of(&self, pod: PodId) -> Option<usize> {
+        let gang = self.snapshot.pods[pod].gang?;
+        self.ledger.find(&self.snapshot.gangs[gang].group.as_ref()?.queue)
     }
 
     fn may_evict(&mut self, at: usize, cause: Cause) -> bool {
@@ -258,11 +317,11 @@ impl<'a> Round<'a> {
         above.into_iter().any(|other| self.fits_ever(other))
     }
 
-    /// Keeps the room that the units leave; evicts them if there is a cause, else they leave by themselves.
-    fn keep(&mut self, at: usize, units: &[Unit], trial: Trial, cause: Option<Cause>) {
+    /// Keeps the room that the units leave and what is left of others'; evicts the units if there is a cause, else they
+    /// leave by themselves.
+    fn keep(&mut self, at: usize, units: &[Unit], (trial, shared): (Trial, Vec<PodId>), cause: Option<Cause>) {
         let (gang, queue) = (self.asks[at].gang.key.clone(), self.asks[at].queue);
-        let mut names: BTreeSet<String> = BTreeSet::new();
-        let mut pods = 0;
+        let mut gone: Vec<PodId> = Vec::new();
         for unit in trial.units.iter().map(|unit| &units[*unit]) {
             let cause = cause.filter(|_| !unit.is_leaving);
             if let Some(id) = unit.gang.filter(|_| unit.is_core) {
@@ -272,12 +331,9 @@ impl<'a> Round<'a> {
                 if !self.claimed.insert(*pod) {
                     continue;
                 }
-                pods += 1;
+                gone.push(*pod);
                 if let Some(cause) = cause {
                     self.evict(*pod, cause, &gang);
-                }
-                if cause.is_some() || self.room.going.get(pod) == Some(&gang) {
-                    names.insert(self.gang_of(*pod).to_string());
                 }
             }
             if let Some(queue) = unit.queue.filter(|_| cause.is_some()) {
@@ -285,6 +341,7 @@ impl<'a> Round<'a> {
                 self.lost.push((queue, unit.held.clone()));
             }
         }
+        self.wait_for(at, &[&gone[..], &shared].concat());
         let mut promised = Amounts::new();
         for (pod, _) in &trial.puts {
             add(&mut promised, &self.snapshot.shapes[self.snapshot.pods[*pod].shape].request);
@@ -300,10 +357,31 @@ impl<'a> Round<'a> {
         }
         let until = trial.units.iter().filter_map(|unit| units[*unit].until).max();
         self.generation += 1;
-        self.room.hold(&trial.holds, 1);
-        self.reservations.push(Reservation { ask: at, holds: trial.holds, when: until });
+        let holds = self.beyond_promises(trial.holds);
+        self.room.hold(&holds, 1);
+        let promise = Some(Promise { gone, puts: trial.puts });
+        self.reservations.push(Reservation { ask: at, holds, when: until, promise });
+    }
+
+    /// What is to be kept now that is not kept for others already.
+    fn beyond_promises(&self, mut holds: Vec<Hold>) -> Vec<Hold> {
+        let kept = || self.reservations.iter().filter(|kept| kept.promise.is_some()).flat_map(|kept| &kept.holds);
+        for hold in &mut holds {
+            for other in kept().filter(|other| other.position == hold.position) {
+                take(&mut hold.amounts, &other.amounts);
+            }
+            hold.amounts.iter_mut().for_each(|amount| *amount = (*amount).max(0));
+        }
+        holds
+    }
+
+    fn wait_for(&mut self, at: usize, gone: &[PodId]) {
+        let gang = &self.asks[at].gang.key;
+        let is_its = |pod: &&PodId| self.evicting.get(*pod).or_else(|| self.room.going.get(*pod)) == Some(gang);
+        let names: BTreeSet<String> = gone.iter().filter(is_its).map(|pod| self.gang_of(*pod).to_string()).collect();
+        let until = gone.iter().filter_map(|pod| self.snapshot.pods[*pod].until).max();
         let when = until.and_then(|until| Timestamp::from_second(until).ok());
-        self.wait(at, WaitingOn::Leaving { pods, when, victims: names.into_iter().collect() });
+        self.wait(at, WaitingOn::Leaving { pods: gone.len(), when, victims: names.into_iter().collect() });
     }
 
     fn gang_of(&self, pod: PodId) -> Key {
@@ -328,9 +406,10 @@ impl<'a> Round<'a> {
         self.lift(-1);
         let units = ending_units(self);
         let queue = usize::MAX;
-        let trial = self.with_fit(at, |room, fits| {
-            let count = trial::shortest(room, &units, queue, fits)?;
-            trial::settle(room, &units, (0..count).collect(), queue, fits)
+        let options = Options { units: &units, queue, promises: &[] };
+        let trial = self.with_fit(at, &[], |room, fits| {
+            let count = trial::shortest(room, &options, fits)?;
+            trial::settle(room, &options, (0..count).collect(), fits)
         });
         self.lift(1);
         let trial = trial?;
@@ -346,7 +425,7 @@ impl<'a> Round<'a> {
             self.kept.entry(number).or_insert_with(|| gang.clone());
         }
         self.room.hold(&trial.holds, 1);
-        self.reservations.push(Reservation { ask: at, holds: trial.holds, when });
+        self.reservations.push(Reservation { ask: at, holds: trial.holds, when, promise: None });
         when
     }
 }

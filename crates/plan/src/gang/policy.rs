@@ -48,6 +48,9 @@ pub struct Weights {
     pub taint: i64,
     pub spread: i64,
     pub topology: i64,
+    /// Pods without a topology fill domains that are in use, each tier counting so many thousandths of the one below
+    /// it; 0 if they do not care.
+    pub fill_fading: i64,
 }
 
 /// What the plugins of one tier agree on (TIER-2).
@@ -97,6 +100,8 @@ pub struct Policy {
     pub ripe_after: i64,
 }
 
+/// What a tier counts for plain pods, in thousandths of the one below it.
+const FILL_FADING: i64 = 800;
 /// A day: priorities mean what they say for as long as people watch, and yet nobody waits for ever.
 const RIPE_AFTER: i64 = 86_400;
 
@@ -123,6 +128,7 @@ impl Default for Policy {
                 taint: 3,
                 spread: 2,
                 topology: 1,
+                fill_fading: FILL_FADING,
                 ..Weights::default()
             },
             victims: Victims {
@@ -324,6 +330,7 @@ impl Reading {
             "network-topology-aware" => {
                 policy.knows_topology = true;
                 policy.weights.topology = number(arguments, "weight", 1);
+                policy.weights.fill_fading = fill_fading(arguments);
             }
             "binpack" => binpack(&mut policy.weights, arguments),
             "nodeorder" => node_order(&mut policy.weights, arguments),
@@ -385,12 +392,27 @@ fn number(arguments: &Value, key: &str, default: i64) -> i64 {
     .unwrap_or(default)
 }
 
-fn overcommit(arguments: &Value) -> i64 {
-    let factor = match arguments.get("overcommit-factor") {
+fn fraction(arguments: &Value, key: &str) -> Option<f64> {
+    match arguments.get(key) {
         Some(Value::Number(number)) => number.as_f64(),
         Some(Value::String(text)) => text.trim().parse().ok(),
         _ => None,
-    };
+    }
+}
+
+fn fill_fading(arguments: &Value) -> i64 {
+    let switch = arguments.get("hypernode.binpack.normal-pod.enable");
+    if switch.is_some_and(|switch| *switch == false || *switch == "false") {
+        return 0;
+    }
+    let fading = fraction(arguments, "hypernode.binpack.normal-pod.fading");
+    fading
+        .filter(|fading| (0.001..=1.0).contains(fading))
+        .map_or(FILL_FADING, |fading| (fading * 1000.0).round() as i64)
+}
+
+fn overcommit(arguments: &Value) -> i64 {
+    let factor = fraction(arguments, "overcommit-factor");
     let factor = factor.filter(|factor| (1.0..1e6).contains(factor)).unwrap_or(1.2);
     (factor * 1000.0).round() as i64
 }

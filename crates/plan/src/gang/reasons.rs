@@ -14,6 +14,7 @@ use super::why::{Holder, Holders, SHOWN_MAX, WaitingOn};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Of more gangs it is not asked when they end: one that waits for so many of them waits long anyhow.
 const ENDINGS_MAX: usize = 1024;
@@ -38,6 +39,14 @@ pub struct Supply {
     places: usize,
     places_ever: usize,
     refusals: BTreeMap<Refusal, usize>,
+}
+
+/// Who holds most of something: one more than is shown, because who asks may be among them.
+#[derive(Debug)]
+pub struct Holding {
+    largest: Vec<(GangId, Holder)>,
+    count: usize,
+    shown: Holders,
 }
 
 impl Round<'_> {
@@ -71,7 +80,12 @@ impl Round<'_> {
 
     pub fn reason(&mut self, at: usize, blocked: &Blocked) -> WaitingOn {
         match blocked {
-            Blocked::Queue(shortage) => self.queue_reason(shortage),
+            Blocked::Queue(shortage) => {
+                // The first pods may be too many already; what is told is what all of them need.
+                let need = self.asks[at].missing(self.snapshot).1;
+                let whole = self.ledger.shortage(self.asks[at].queue, &need, &[]);
+                self.queue_reason(at, whole.as_ref().unwrap_or(shortage))
+            }
             Blocked::Domains(tried) => self.domain_reason(at, *tried),
             Blocked::Node(pod, placed) => self.node_reason(at, *pod, *placed),
             Blocked::Beside(pod, refusals) => {
@@ -80,7 +94,7 @@ impl Round<'_> {
         }
     }
 
-    fn queue_reason(&mut self, shortage: &Shortage) -> WaitingOn {
+    fn queue_reason(&mut self, at: usize, shortage: &Shortage) -> WaitingOn {
         let number = self.ledger.find(&shortage.queue);
         let names = &self.snapshot.names;
         let show = |amount| names.show(shortage.resource, amount);
@@ -93,7 +107,7 @@ impl Round<'_> {
             used: show(shortage.used),
             limit: show(shortage.limit),
             kept_for: kept_for.map(ToString::to_string),
-            holders: self.holders(shortage.resource, number),
+            holders: self.holders(at, shortage.resource, number),
         }
     }
 
@@ -128,7 +142,7 @@ impl Round<'_> {
             return WaitingOn::Nodes { pod: known.key.to_string(), nodes, refusals, hint };
         }
         let alike = self.missing_alike(at, pod);
-        let short = self.room_reason(&shape.request, alike, &supply);
+        let short = self.room_reason(at, &shape.request, alike, &supply);
         short.or_else(|| self.mixed_reason(at)).unwrap_or_else(|| {
             let resource = self.first_asked(&shape.request);
             let names = &snapshot.names;
@@ -140,7 +154,7 @@ impl Round<'_> {
                 each: names.show(resource, get(&shape.request, resource)),
                 free: names.show(resource, supply.free[resource]),
                 places,
-                holders: self.holders(resource, None),
+                holders: self.holders(at, resource, None),
             }
         })
     }
@@ -160,7 +174,7 @@ impl Round<'_> {
             return Some(WaitingOn::TooLarge { resource: name, asked, total, is_one_pod: false });
         }
         let free = names.show(resource, get(&free, resource));
-        Some(WaitingOn::Room { resource: name, asked, free, holders: self.holders(resource, None), when: None })
+        Some(WaitingOn::Room { resource: name, asked, free, holders: self.holders(at, resource, None), when: None })
     }
 
     fn first_asked(&self, request: &[i64]) -> usize {
@@ -186,20 +200,12 @@ impl Round<'_> {
         if ask.is_ready() {
             return 1;
         }
-        let mut tally = ask.tally.clone();
-        let mut alike = 0;
-        for other in ask.needed_first(snapshot) {
-            if tally.lack(ask.group).is_none() {
-                break;
-            }
-            tally.count(&snapshot.pods[other].role, ask.sub_group_of.get(&other));
-            alike += usize::from(snapshot.pods[other].shape == snapshot.pods[pod].shape);
-        }
-        alike.max(1)
+        let is_alike = |other: &&PodId| snapshot.pods[**other].shape == snapshot.pods[pod].shape;
+        ask.needed(snapshot).iter().filter(is_alike).count().max(1)
     }
 
     /// What pods of one shape ask for together, if the nodes that suit them have too little or too few places.
-    fn room_reason(&mut self, request: &[i64], pods: usize, supply: &Supply) -> Option<WaitingOn> {
+    fn room_reason(&mut self, at: usize, request: &[i64], pods: usize, supply: &Supply) -> Option<WaitingOn> {
         let names = &self.snapshot.names;
         let times = i64::try_from(pods).unwrap_or(i64::MAX);
         let asked: Vec<usize> =
@@ -222,7 +228,7 @@ impl Round<'_> {
                 resource: names.name(resource).to_owned(),
                 asked: names.show(resource, all(resource)),
                 free: names.show(resource, supply.free[resource]),
-                holders: self.holders(resource, None),
+                holders: self.holders(at, resource, None),
                 when: None,
             });
         }
@@ -234,10 +240,23 @@ impl Round<'_> {
     }
 
     /// Who holds most of a resource, in all or in one queue; looked up once per round.
-    fn holders(&mut self, resource: usize, queue: Option<usize>) -> Holders {
-        if let Some(known) = self.holders.get(&(resource, queue)) {
-            return known.clone();
+    ///
+    /// A gang that lacks its minimum does not wait for what it has; one that wants more may be what its queue is full of.
+    fn holders(&mut self, at: usize, resource: usize, queue: Option<usize>) -> Holders {
+        let key = (resource, queue);
+        let known = self.holding.get(&key).cloned().unwrap_or_else(|| Rc::new(self.find_holders(resource, queue)));
+        self.holding.entry(key).or_insert_with(|| known.clone());
+        let ask = &self.asks[at];
+        let is_in = queue.is_none_or(|queue| self.ledger.line(ask.queue).contains(&queue));
+        if !is_in || ask.is_ready() || get(&ask.gang.allocated, resource) == 0 {
+            return known.shown.clone();
         }
+        let others = known.largest.iter().filter(|(other, _)| *other != ask.id).map(|(_, holder)| holder.clone());
+        let first: Arc<[Holder]> = others.take(SHOWN_MAX).collect();
+        Holders { more: known.count - 1 - first.len(), first }
+    }
+
+    fn find_holders(&self, resource: usize, queue: Option<usize>) -> Holding {
         let snapshot = self.snapshot;
         let is_in = |gang: &Gang| {
             let of = || gang.group.as_ref().and_then(|group| self.ledger.find(&group.queue));
@@ -245,27 +264,26 @@ impl Round<'_> {
                 && queue.is_none_or(|queue| of().is_some_and(|of| self.ledger.line(of).contains(&queue)))
         };
         let mut count = 0;
-        let mut found: Vec<&Gang> = Vec::new();
+        let mut found: Vec<(GangId, &Gang)> = Vec::new();
         // In the order of their names, so that of equals the first stay.
-        for (_, gang) in snapshot.gangs.iter().filter(|(_, gang)| is_in(gang)) {
+        for (id, gang) in snapshot.gangs.iter().filter(|(_, gang)| is_in(gang)) {
             count += 1;
             let held = get(&gang.allocated, resource);
-            let place = found.partition_point(|other| get(&other.allocated, resource) >= held);
-            if place < SHOWN_MAX {
-                found.insert(place, gang);
-                found.truncate(SHOWN_MAX);
+            let place = found.partition_point(|(_, other)| get(&other.allocated, resource) >= held);
+            if place <= SHOWN_MAX {
+                found.insert(place, (id, gang));
+                found.truncate(SHOWN_MAX + 1);
             }
         }
-        let holder = |gang: &&Gang| Holder {
-            gang: gang.key.to_string(),
-            queue: gang.group.as_ref().map_or_else(String::new, |group| group.queue.to_string()),
-            amount: snapshot.names.show(resource, get(&gang.allocated, resource)),
-            until: self.ends(gang).and_then(|ends| Timestamp::from_second(ends).ok()),
+        let holder = |(id, gang): &(GangId, &Gang)| {
+            let queue = gang.group.as_ref().map_or_else(String::new, |group| group.queue.to_string());
+            let amount = snapshot.names.show(resource, get(&gang.allocated, resource));
+            let until = self.ends(gang).and_then(|ends| Timestamp::from_second(ends).ok());
+            (*id, Holder { gang: gang.key.to_string(), queue, amount, until })
         };
-        let first = found.iter().map(holder).collect();
-        let holders = Holders { first, more: count - found.len() };
-        self.holders.insert((resource, queue), holders.clone());
-        holders
+        let largest: Vec<(GangId, Holder)> = found.iter().map(holder).collect();
+        let first: Arc<[Holder]> = largest.iter().take(SHOWN_MAX).map(|(_, holder)| holder.clone()).collect();
+        Holding { largest, count, shown: Holders { more: count - first.len(), first } }
     }
 
     /// When the gang will have ended, if that is known: by its own word, or when the last deadline of its pods is over.

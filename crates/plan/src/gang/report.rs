@@ -245,7 +245,9 @@ fn tell_pods(snapshot: &Snapshot, placement: &Placement, report: &mut Report) {
             told += 1;
             let is_promised = node.is_some() || pod.nominated.is_some();
             if told <= RETOLD_MAX || is_promised || !pod.told.starts_with(&kube) {
-                let message = if gang.is_single { kube } else { format!("{kube}: {}", waiting.on) };
+                // The first sentence may have its dot already.
+                let dot = if kube.ends_with('.') { "" } else { ":" };
+                let message = if gang.is_single { kube } else { format!("{kube}{dot} {}", waiting.on) };
                 let member = Member { key: pod.key.clone(), uid: pod.uid.clone() };
                 let was_told = pod.nominated.as_deref();
                 if *pod.told != *message || was_told != node.as_deref() {

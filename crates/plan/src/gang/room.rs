@@ -61,6 +61,8 @@ pub struct Room<'a> {
     pub put_apart: usize,
     pub gone: BTreeSet<PodId>,
     pub is_without_ours: bool,
+    /// By position, what a pod without a topology likes a node for; empty if nothing.
+    pub fill: Vec<i64>,
     /// Pods that the placement evicts, and for whom: they are on their way out.
     pub going: BTreeMap<PodId, Key>,
     /// Where room is being made, once that has been decided anew; until then, what the pods were told.
@@ -105,6 +107,7 @@ impl<'a> Room<'a> {
             put_apart: 0,
             gone: BTreeSet::new(),
             is_without_ours,
+            fill: Vec::new(),
             going: BTreeMap::new(),
             nominated: None,
         };

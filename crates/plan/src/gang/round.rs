@@ -9,14 +9,14 @@ use super::blocked::Reservation;
 use super::objects::{GangId, Key, PodId};
 use super::policy::Order;
 use super::queues::{Ledger, ROOT};
-use super::reasons::{Stand, Supply};
+use super::reasons::{Holding, Stand, Supply};
 use super::room::{Room, Step};
 use super::search::{LOOKS_FEW, LOOKS_MAX};
 use super::snapshot::Snapshot;
 use super::standing::outstanding;
 use super::topology::Domains;
 use super::victims::dominant;
-use super::why::{Holders, WaitingOn};
+use super::why::WaitingOn;
 use super::{Bind, Member, Placement, Waiting};
 use jiff::Timestamp;
 use std::cmp::Reverse;
@@ -54,6 +54,8 @@ pub struct Round<'a> {
     /// By queue, the part that it has of what it deserves, and the generation of that.
     shares: BTreeMap<usize, (u64, i64)>,
     borrowers: Vec<usize>,
+    /// Of those, by queue, gangs that would not borrow themselves.
+    due: BTreeMap<usize, BTreeSet<usize>>,
     pub claimed: BTreeSet<PodId>,
     pub door: Door,
     /// Gangs that wait; what queues lose by evictions.
@@ -78,13 +80,17 @@ pub struct Round<'a> {
     /// Queues in which something is kept for a gang; those in which all that is left is kept for the first that waits.
     pub kept: BTreeMap<usize, Key>,
     pub heads: BTreeSet<usize>,
-    pub holders: BTreeMap<(usize, Option<usize>), Holders>,
+    pub holding: BTreeMap<(usize, Option<usize>), Rc<Holding>>,
 }
 
 impl<'a> Round<'a> {
     pub fn new(snapshot: &'a Snapshot, now: Timestamp) -> Round<'a> {
-        let room = Room::new(snapshot);
+        let mut room = Room::new(snapshot);
         let domains = Domains::new(&room);
+        let weights = &snapshot.policy.weights;
+        if snapshot.policy.knows_topology && weights.fill_fading > 0 && !domains.all.is_empty() {
+            room.fill = domains.fill(&room).into_iter().map(|fill| weights.topology * fill).collect();
+        }
         let ledger = Ledger::new(snapshot, room.total_of_all());
         let mut round = Round {
             snapshot,
@@ -102,6 +108,7 @@ impl<'a> Round<'a> {
             alike: Alike::default(),
             shares: BTreeMap::new(),
             borrowers: Vec::new(),
+            due: BTreeMap::new(),
             claimed: BTreeSet::new(),
             door: Door::default(),
             told: BTreeSet::new(),
@@ -118,7 +125,7 @@ impl<'a> Round<'a> {
             supplies: BTreeMap::new(),
             kept: BTreeMap::new(),
             heads: BTreeSet::new(),
-            holders: BTreeMap::new(),
+            holding: BTreeMap::new(),
         };
         for (queue, sums) in &snapshot.standing.sums {
             if let Some(number) = round.ledger.find(queue) {
@@ -225,7 +232,7 @@ impl<'a> Round<'a> {
         let bound = self.placement.bind.len();
         self.begin_pass();
         let mut line = asks.to_vec();
-        self.serve_nominated(&mut line);
+        self.serve_nominated(&mut line, false);
         if let Some(place) = self.ripe(&line) {
             let at = line.remove(place);
             self.turn(at);
@@ -346,13 +353,21 @@ impl<'a> Round<'a> {
     }
 
     /// Gangs for which room is being made come before all others, but for more important ones of their queue: what was
-    /// evicted for them is not for others. One whose room is not there any more takes its place in line.
-    fn serve_nominated(&mut self, again: &mut Vec<usize>) {
+    /// evicted for them is not for others. One whose room is not there any more takes its place in line; so does one that
+    /// borrows what others would take back at once.
+    fn serve_nominated(&mut self, again: &mut Vec<usize>, may_borrow: bool) {
         let mut nominated: Vec<usize> = again.extract_if(.., |at| self.asks[*at].is_nominated).collect();
         nominated.sort_by_cached_key(|at| (Reverse(self.asks[*at].priority), self.rank(*at)));
         for at in nominated {
             let outranks = |other: &Ask| other.queue == self.asks[at].queue && other.priority > self.asks[at].priority;
             let mut ahead: Vec<usize> = again.extract_if(.., |other| outranks(&self.asks[*other])).collect();
+            let is_reclaimable = self.ledger.accounts[self.asks[at].queue].queue.is_reclaimable;
+            let borrows = ahead.iter().chain([&at]).any(|at| is_reclaimable && self.borrows(*at));
+            if borrows && !may_borrow {
+                again.append(&mut ahead);
+                again.push(at);
+                continue;
+            }
             ahead.sort_by_cached_key(|other| self.rank(*other));
             ahead.into_iter().for_each(|other| self.turn(other));
             // A more important one has just had it evicted.
@@ -394,9 +409,27 @@ impl<'a> Round<'a> {
         self.borrowers.extend(line.into_iter().map(|(_, _, at)| at));
     }
 
+    /// Queues go first in which somebody who would not borrow stands behind one who would: they would take back what the
+    /// others borrow.
     fn lend(&mut self) {
-        let borrowers = std::mem::take(&mut self.borrowers);
-        borrowers.into_iter().for_each(|at| self.line_up(at));
+        for at in std::mem::take(&mut self.borrowers) {
+            self.line_up(at);
+            if !self.borrows(at) {
+                self.due.entry(self.asks[at].queue).or_default().insert(at);
+            }
+        }
+        while !self.due.is_empty() {
+            let Some(at) = self.next() else { break };
+            let queue = self.asks[at].queue;
+            if self.due.get_mut(&queue).is_some_and(|due| due.remove(&at) && due.is_empty()) {
+                self.due.remove(&queue);
+            }
+            self.turn(at);
+        }
+        let lines = std::mem::take(&mut self.lines).into_values();
+        let mut rest: Vec<usize> = lines.flatten().map(|(_, _, at)| at).collect();
+        self.serve_nominated(&mut rest, true);
+        rest.into_iter().for_each(|at| self.line_up(at));
         while let Some(at) = self.next() {
             self.turn(at);
         }
@@ -421,7 +454,9 @@ impl<'a> Round<'a> {
             }
         }
         let oldest = |line: &BTreeSet<Rank>| line.first().map_or(i64::MAX, |rank| self.asks[rank.2].group.created);
-        let rank = |queue: usize, line| self.ledger.rank(queue, self.shares[&queue].1, oldest(line));
+        let rank = |queue: usize, line| {
+            (!self.due.contains_key(&queue), self.ledger.rank(queue, self.shares[&queue].1, oldest(line)))
+        };
         self.lines.iter().min_by_key(|(queue, line)| rank(**queue, line)).map(|(queue, _)| *queue)
     }
 

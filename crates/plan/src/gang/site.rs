@@ -58,6 +58,7 @@ impl Site {
         };
         let refusals: Vec<Option<Refusal>> = room.nodes.iter().map(|node| refuse(node)).collect();
         let mut fixed = preferences(room, shape, &snapshot.policy.weights);
+        fixed.iter_mut().zip(&room.fill).for_each(|(score, fill)| *score += fill);
         if let Some(queue) = queue {
             room.nodes.iter().zip(&mut fixed).for_each(|(node, score)| *score += fit::group_score(node, queue) * 1000);
         }

@@ -1,9 +1,15 @@
 //! HyperNodes as domains: sets of nodes, each within the next (spec/volcano.md 1.8 and 9.1).
 
+use super::amounts::PODS;
+use super::candidates::part;
 use super::objects::{Choice, HyperNode, Topology};
 use super::room::Room;
 use super::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// What a domain of the lowest tier counts; beyond so many tiers nothing is left of it.
+const WHOLE: i64 = 1_000_000;
+const TIERS_MAX: u32 = 64;
 
 #[derive(Debug, Clone)]
 pub struct Domain {
@@ -53,10 +59,46 @@ impl Domains {
         self.all.iter().filter(is_allowed).collect()
     }
 
+    /// How full the domains around each node are, of 100,000; each tier counts less than the one below it (NT-7).
+    ///
+    /// As things stand before a round: pods that need no domain go where domains are in use, and leave whole ones to
+    /// gangs that need them.
+    pub fn fill(&self, room: &Room) -> Vec<i64> {
+        let fading = room.snapshot.policy.weights.fill_fading;
+        let lowest = self.all.first().map_or(0, |domain| domain.tier);
+        let mut sums = vec![(0_i64, 0_i64); room.nodes.len()];
+        for domain in &self.all {
+            let tier = u32::try_from(domain.tier - lowest).unwrap_or(u32::MAX).min(TIERS_MAX);
+            let weight = (0..tier).fold(WHOLE, |weight, _| weight * fading / 1000);
+            let full = fullness(room, domain);
+            for position in &domain.nodes {
+                let (sum, weights) = &mut sums[*position as usize];
+                (*sum, *weights) = (*sum + weight * full, *weights + weight);
+            }
+        }
+        sums.into_iter().map(|(sum, weights)| sum / weights.max(1)).collect()
+    }
+
     /// Domains that hold all these positions, the closest first.
     pub fn common(&self, placed: &[usize]) -> Vec<&Domain> {
         self.all.iter().filter(|domain| placed.iter().all(|at| domain.holds(*at))).collect()
     }
+}
+
+/// The mean part of the domain's resources that is in use, of 100,000.
+fn fullness(room: &Room, domain: &Domain) -> i64 {
+    let (mut free, mut total) = (vec![0_i64; room.width()], vec![0_i64; room.width()]);
+    for position in &domain.nodes {
+        let (have, all) = (room.free(*position as usize), room.total(*position as usize));
+        free.iter_mut().zip(have).for_each(|(sum, one)| *sum += (*one).max(0));
+        total.iter_mut().zip(all).for_each(|(sum, one)| *sum += one);
+    }
+    let known = |resource: &usize| *resource != PODS && total[*resource] > 0;
+    let parts: Vec<i64> = (0..room.width())
+        .filter(known)
+        .map(|resource| part(total[resource] - free[resource], total[resource]))
+        .collect();
+    parts.iter().sum::<i64>() / i64::try_from(parts.len()).unwrap_or(1).max(1)
 }
 
 /// How near the node is to what is placed in all of these domains, of 100,000 (NT-5).

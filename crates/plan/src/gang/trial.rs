@@ -1,4 +1,7 @@
 //! What must go before a gang fits: the shortest beginning of a list of units, then without what turns out not to help.
+//!
+//! What was promised to others before is done first in every trial: who goes for them is gone, and they are where they will
+//! be. So what their victims leave beyond that is there for the next.
 
 use super::amounts::{Amounts, add};
 use super::objects::{GangId, PodId};
@@ -29,23 +32,68 @@ pub struct Trial {
     pub holds: Vec<Hold>,
 }
 
+/// Room that is being made for a gang: whose pods go for it, and where its own will be.
+#[derive(Debug, Clone, Default)]
+pub struct Promise {
+    pub gone: Vec<PodId>,
+    pub puts: Vec<(PodId, u32)>,
+}
+
+/// Who could go for a gang of the queue, after what has been promised to others.
+#[derive(Debug)]
+pub struct Options<'b> {
+    pub units: &'b [Unit],
+    pub queue: usize,
+    pub promises: &'b [Promise],
+}
+
+impl Options<'_> {
+    fn keep_promises(&self, room: &mut Room) {
+        self.promises.iter().flat_map(|promise| &promise.gone).for_each(|pod| room.remove(*pod));
+        let puts = self.promises.iter().flat_map(|promise| &promise.puts);
+        puts.for_each(|(pod, position)| room.put(*pod, *position as usize));
+    }
+
+    fn remove(&self, room: &mut Room, units: &[Unit], freed: &mut Amounts) {
+        for unit in units {
+            unit.pods.iter().for_each(|pod| room.remove(*pod));
+            if unit.queue == Some(self.queue) {
+                add(freed, &unit.held);
+            }
+        }
+    }
+
+    fn fits_without<'a>(&self, room: &mut Room<'a>, chosen: &[usize], fits: Fits<'_, 'a>) -> bool {
+        let mut freed = Amounts::new();
+        self.keep_promises(room);
+        chosen.iter().for_each(|at| self.remove(room, std::slice::from_ref(&self.units[*at]), &mut freed));
+        fits(room, &freed)
+    }
+
+    /// Where the gang's pods were put since `start`, after those of the promises.
+    fn puts(&self, room: &Room, start: usize) -> Vec<(PodId, u32)> {
+        let promised: usize = self.promises.iter().map(|promise| promise.puts.len()).sum();
+        let put = |step: &Step| match step {
+            Step::Put(pod, position) => Some((*pod, *position)),
+            Step::Remove(..) => None,
+        };
+        room.steps[start..].iter().filter_map(put).skip(promised).collect()
+    }
+}
+
 /// Whether the gang fits, told what units of its own queue have given back; puts it into the room if so.
 pub type Fits<'f, 'a> = &'f mut dyn FnMut(&mut Room<'a>, &[i64]) -> bool;
-
-fn fits_without<'a>(room: &mut Room<'a>, units: &[Unit], chosen: &[usize], queue: usize, fits: Fits<'_, 'a>) -> bool {
-    let mut freed = Amounts::new();
-    chosen.iter().for_each(|at| remove(room, std::slice::from_ref(&units[*at]), queue, &mut freed));
-    fits(room, &freed)
-}
 
 /// The shortest beginning of `units`, with what leaves anyhow, after which the gang fits. The room is as before.
 ///
 /// What is known to be too few stays removed, so that each unit is removed a few times only.
-pub fn shortest<'a>(room: &mut Room<'a>, units: &[Unit], queue: usize, fits: Fits<'_, 'a>) -> Option<usize> {
+pub fn shortest<'a>(room: &mut Room<'a>, options: &Options, fits: Fits<'_, 'a>) -> Option<usize> {
+    let units = options.units;
     let leaving = units.iter().take_while(|unit| unit.is_leaving).count();
     let start = room.steps.len();
     let mut freed = Amounts::new();
-    remove(room, &units[..leaving], queue, &mut freed);
+    options.keep_promises(room);
+    options.remove(room, &units[..leaving], &mut freed);
     let rest = &units[leaving..];
     let (mut low, mut high) = (0_usize, None);
     loop {
@@ -56,7 +104,7 @@ pub fn shortest<'a>(room: &mut Room<'a>, units: &[Unit], queue: usize, fits: Fit
             None => (low * 2).clamp(low + 1, rest.len()),
         };
         let (kept, before) = (room.steps.len(), freed.clone());
-        remove(room, &rest[low..next], queue, &mut freed);
+        options.remove(room, &rest[low..next], &mut freed);
         let removed = room.steps.len();
         if fits(room, &freed) {
             high = Some(next);
@@ -71,42 +119,30 @@ pub fn shortest<'a>(room: &mut Room<'a>, units: &[Unit], queue: usize, fits: Fit
     high.map(|high| leaving + high)
 }
 
-fn remove(room: &mut Room, units: &[Unit], queue: usize, freed: &mut Amounts) {
-    for unit in units {
-        unit.pods.iter().for_each(|pod| room.remove(*pod));
-        if unit.queue == Some(queue) {
-            add(freed, &unit.held);
-        }
-    }
-}
-
 /// Of the first `count` units those without which the gang would not fit. The room is as before.
-pub fn needed<'a>(
-    room: &mut Room<'a>,
-    units: &[Unit],
-    count: usize,
-    queue: usize,
-    fits: Fits<'_, 'a>,
-) -> Option<Trial> {
+pub fn needed<'a>(room: &mut Room<'a>, options: &Options, count: usize, fits: Fits<'_, 'a>) -> Option<Trial> {
+    let (units, queue) = (options.units, options.queue);
     let start = room.steps.len();
     let mut chosen: Vec<usize> = (0..count).collect();
-    // What is on no node that the gang goes to does not help; a last look makes sure of it.
-    if fits_without(room, units, &chosen, queue, fits) {
-        let used: BTreeSet<u32> = puts(room, start).into_iter().map(|(_, position)| position).collect();
-        let helps = |unit: &Unit| {
-            let position = |pod: &PodId| room.position_of(*pod);
-            unit.queue == Some(queue) || unit.pods.iter().filter_map(position).any(|at| used.contains(&(at as u32)))
-        };
-        let cores: BTreeSet<Option<GangId>> =
-            units[..count].iter().filter(|unit| unit.is_core && helps(unit)).map(|unit| unit.gang).collect();
-        let near: Vec<usize> =
-            chosen.iter().copied().filter(|at| helps(&units[*at]) || cores.contains(&units[*at].gang)).collect();
+    if !options.fits_without(room, &chosen, fits) {
         room.undo_to(start);
-        if fits_without(room, units, &near, queue, fits) {
-            chosen = near;
-        }
-        room.undo_to(start);
+        return None;
     }
+    // What is on no node that the gang goes to does not help; a last look makes sure of it.
+    let used: BTreeSet<u32> = options.puts(room, start).into_iter().map(|(_, position)| position).collect();
+    let helps = |unit: &Unit| {
+        let position = |pod: &PodId| room.position_of(*pod);
+        unit.queue == Some(queue) || unit.pods.iter().filter_map(position).any(|at| used.contains(&(at as u32)))
+    };
+    let cores: BTreeSet<Option<GangId>> =
+        units[..count].iter().filter(|unit| unit.is_core && helps(unit)).map(|unit| unit.gang).collect();
+    let near: Vec<usize> =
+        chosen.iter().copied().filter(|at| helps(&units[*at]) || cores.contains(&units[*at].gang)).collect();
+    room.undo_to(start);
+    if options.fits_without(room, &near, fits) {
+        chosen = near;
+    }
+    room.undo_to(start);
     let mut order = chosen.clone();
     // Those who would be evicted are spared first, then what leaves anyhow and others may have.
     order.sort_by_key(|at| std::cmp::Reverse((!units[*at].is_leaving, units[*at].is_core, units[*at].cost, *at)));
@@ -116,28 +152,22 @@ pub fn needed<'a>(
             continue;
         }
         let rest: Vec<usize> = chosen.iter().copied().filter(|other| *other != at).collect();
-        if fits_without(room, units, &rest, queue, fits) {
+        if options.fits_without(room, &rest, fits) {
             chosen = rest;
         }
         room.undo_to(start);
     }
-    settle(room, units, chosen, queue, fits)
+    settle(room, options, chosen, fits)
 }
 
 /// Puts the gang where it would be, notes what that keeps from others, and leaves the room as before.
-pub fn settle<'a>(
-    room: &mut Room<'a>,
-    units: &[Unit],
-    chosen: Vec<usize>,
-    queue: usize,
-    fits: Fits<'_, 'a>,
-) -> Option<Trial> {
+pub fn settle<'a>(room: &mut Room<'a>, options: &Options, chosen: Vec<usize>, fits: Fits<'_, 'a>) -> Option<Trial> {
     let start = room.steps.len();
-    if !fits_without(room, units, &chosen, queue, fits) {
+    if !options.fits_without(room, &chosen, fits) {
         room.undo_to(start);
         return None;
     }
-    let puts = puts(room, start);
+    let puts = options.puts(room, start);
     let spare: BTreeMap<u32, Amounts> =
         puts.iter().map(|(_, position)| (*position, room.free(*position as usize).to_vec())).collect();
     room.undo_to(start);
@@ -147,12 +177,4 @@ pub fn settle<'a>(
         Hold { position, amounts }
     };
     Some(Trial { units: chosen, holds: spare.into_iter().map(hold).collect(), puts })
-}
-
-fn puts(room: &Room, start: usize) -> Vec<(PodId, u32)> {
-    let put = |step: &Step| match step {
-        Step::Put(pod, position) => Some((*pod, *position)),
-        Step::Remove(..) => None,
-    };
-    room.steps[start..].iter().filter_map(put).collect()
 }

@@ -54,7 +54,8 @@ fn units_by(choice: &Choice, (ask, cause): (&Ask, Cause), verdict: &Verdict, cou
         }
         Cause::Reclaim => *queue != *ask.group.queue && snapshot.queues.get(queue).is_some_and(|q| q.is_reclaimable),
     };
-    if !snapshot.standing.holding.keys().any(|(queue, class)| is_in_reach(queue, class)) {
+    let own = if cause == Cause::Preempt { own_units(choice, ask) } else { Vec::new() };
+    if own.is_empty() && !snapshot.standing.holding.keys().any(|(queue, class)| is_in_reach(queue, class)) {
         return (Vec::new(), true);
     }
     // What is placed in this round is not evicted in it; what its gang then has above its minimum may be.
@@ -100,6 +101,8 @@ fn units_by(choice: &Choice, (ask, cause): (&Ask, Cause), verdict: &Verdict, cou
             line.push(([i64::from(unit.is_core), own, -share, cost, -newest], id, queue, Some(unit)));
         }
     }
+    // Others go before the gang's own.
+    line.extend(own.into_iter().map(|unit| ([2, 0, 0, 0, 0], ask.id, ask.queue, Some(unit))));
     // Equals stay in the order of their gangs' names and of their own.
     line.sort_by_key(|(rank, ..)| *rank);
     let is_all = line.len() <= count_max;
@@ -109,6 +112,19 @@ fn units_by(choice: &Choice, (ask, cause): (&Ask, Cause), verdict: &Verdict, cou
     let units = within_budgets(choice.room, units);
     let units = if cause == Cause::Reclaim { within_shares(choice.ledger, units, &wanted) } else { units };
     (units, is_all)
+}
+
+/// Pods of the gang itself that make room for more important ones of it and are not needed beside those (ACT-6b).
+fn own_units(choice: &Choice, ask: &Ask) -> Vec<Unit> {
+    let pods = &choice.room.snapshot.pods;
+    let new = ask.needed(choice.room.snapshot);
+    let most = new.iter().map(|pod| pods[*pod].priority).max().unwrap_or(i64::MIN);
+    let is_less = |pod: &PodId| pods[*pod].priority < most;
+    if !holders(choice, ask.gang).any(|pod| is_less(&pod)) {
+        return Vec::new();
+    }
+    let units = units_of(choice, (ask.id, ask.gang, ask.queue), &new);
+    units.into_iter().filter(|unit| !unit.is_core && unit.pods.iter().all(is_less)).collect()
 }
 
 /// Pods of the gang that are on nodes and promised to nobody.

@@ -135,16 +135,13 @@ fn nobody_is_evicted_for_an_equal_or_a_worse(moment: &Moment) -> Law {
 }
 
 /// Without any one of those who are evicted for it, a gang would not fit: also not once all others have what they get.
-///
-/// Where room is being made for others in the same look, the rest of what leaves for them is not seen (docs/notes/scheduling.md).
 fn nobody_is_evicted_who_could_stay(moment: &Moment) -> Law {
     let Moment { before, placement, .. } = moment;
     let mut victims: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for evict in &placement.evict {
         victims.entry(&evict.for_gang.name).or_default().insert(&evict.gang.name);
     }
-    let is_alone = |gainer: &str| placement.nominate.iter().all(|bind| &*bind.gang.name == gainer);
-    for (gainer, victims) in victims.iter().filter(|(gainer, _)| is_alone(gainer)) {
+    for (gainer, victims) in &victims {
         for spared in victims {
             let mut land = before.clone();
             land.apply(&Placement { evict: Vec::new(), nominate: Vec::new(), ..placement.clone() });
@@ -183,13 +180,8 @@ fn nobody_is_evicted_in_vain(moment: &Moment) -> Law {
     Ok(())
 }
 
-/// But for pods above their gang's minimum that were bound just now and are reclaimed at once (docs/notes/scheduling.md).
 fn planning_again_is_empty(moment: &Moment) -> Law {
     let again = moment.after.place();
-    let is_new = |pod: &crate::gang::Member| moment.placement.bind.iter().any(|bind| bind.pod == *pod);
-    if !again.evict.is_empty() && again.evict.iter().all(|evict| evict.cause == Cause::Reclaim && is_new(&evict.pod)) {
-        return Ok(());
-    }
     let is_empty = again.bind.is_empty() && again.admit.is_empty() && again.evict.is_empty();
     prop_assert!(is_empty, "again:\n{}", told(&again));
     prop_assert_eq!(&again.nominate, &moment.placement.nominate);

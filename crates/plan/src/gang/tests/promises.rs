@@ -8,8 +8,9 @@ use crate::gang::why::WaitingOn;
 use proptest::prelude::*;
 use volley_api::kube::quantity::Quantity;
 
-/// A gang hears at most so many reasons one after the other until it runs: each bound is met once, room shape by shape.
-const REASONS_MAX: usize = 24;
+/// A gang hears at most so many reasons one after the other until it runs. Each is all that one bound asks for, so that a bound
+/// that is met is not told again: its members, the door, the queue's bound, those above it, guarantees, nodes, room, places.
+const REASONS_MAX: usize = 8;
 const CPUS: i64 = 64;
 
 pub fn who_waits_hears_why(moment: &Moment) -> Law {
