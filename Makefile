@@ -48,8 +48,8 @@ test: setup lint ## Everything: format, lint, all tests, the README's tour and t
 	tests/pages.sh
 	tests/demo.sh
 
-demo: setup build ## Show the main job: a cluster comes up and kubectl works with it
-	VOLLEY=$(abspath $(TARGET)/release/volley) tests/demo.sh
+demo: setup build ## Show the main job, and leave a live one running: the last line is the link to its page
+	VOLLEY=$(abspath $(TARGET)/release/volley) tests/demo.sh --stay
 
 gpu-proof: build ## Show on a machine with an NVIDIA GPU what docs/notes/gpu.md says (as root)
 	VOLLEY=$(abspath $(TARGET)/release/volley) tests/gpu-proof.sh

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # The main job, shown and checked: a cluster comes up in an empty home, runs pods, counts GPUs, trains a model on three pods
-# together, and goes away without a trace.
+# together, and goes away without a trace. `demo.sh --stay` (`make demo`) leaves a last one running, with a live job, and ends by
+# printing the link to its page.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 volley=${VOLLEY:-target/debug/volley}
+stays=${1:-}
 scratch=$(mktemp -d)
 export VOLLEY_HOME=$scratch/home KUBECONFIG=$scratch/home/kubeconfig
 watcher=
@@ -285,4 +287,32 @@ echo "no process, mount, cgroup or link is left"
 show "$volley" down --purge
 [ ! -e "$VOLLEY_HOME" ] || { echo "the home is left" >&2; exit 1; }
 
+chapter "The page, with a live job of three ranks"
+if [ "$stays" = --stay ]; then
+    # A home of its own, so that what is looked at is not in anybody's way; the last demo's makes room.
+    export VOLLEY_HOME=${VOLLEY_DEMO_HOME:-$HOME/.volley-demo}
+    "$volley" down --purge >/dev/null 2>&1 || true
+fi
+export KUBECONFIG=$VOLLEY_HOME/kubeconfig
+start_volley
+# For half an hour: long enough to look around, and it can be stopped on the page.
+show "$volley" launch --queue default --docker-image host --project demo --name live-ranks --resource-args "$scratch/workers.yaml" \
+    --entry-point "$PWD/.cache/wandb/bin/python $PWD/$example/launched.py 3600 0.5"
+state_of() { "$volley" run ls --project demo --output json | sed -n 's/.*"state": *"\([a-z]*\)".*/\1/p' | head -n 1; }
+wait_for running state_of
+link=$("$volley" user link)
+if [ "$stays" != --stay ]; then
+    # The link opens the page, and signs in once.
+    signed_in() { curl --silent --output /dev/null --write-out '%{http_code}' "$link"; }
+    code=$(signed_in)
+    [[ $code == 30? ]] || { echo "the link answers $code" >&2; exit 1; }
+    show "$volley" down --purge
+fi
+
 chapter "The demo passed"
+if [ "$stays" = --stay ]; then
+    trap - EXIT
+    rm -rf "$scratch"
+    printf '\nA job of three ranks runs now: its gang map, its lines and its curve are on the page.\n\n    %s\n\n' "$link"
+    printf 'The link signs you in, once. When you have seen enough:\n\n    VOLLEY_HOME=%s %s down --purge\n' "$VOLLEY_HOME" "$volley"
+fi

@@ -154,6 +154,112 @@ fn a_kept_item_lives_and_ends_with_its_run() {
     }
 }
 
+#[test]
+fn every_wait_of_a_launch_has_its_name_and_its_length() {
+    for desk in ENGINES.map(Desk::new) {
+        desk.push(1);
+        let lease = text(&desk.take(1)[0]["lease"]);
+        assert!(desk.acknowledge(&lease, "r1"));
+        for reason in ["needs 8 GPUs together, 6 free", "needs 8 GPUs together, 6 free", "pulls its image"] {
+            assert!(desk.tell(&lease, "note", json!({ "waiting": reason })));
+        }
+        assert!(desk.tell(&lease, "note", json!({ "waiting": null, "state": "running" })));
+        let story = || desk.rest(&format!("GET /api/v1/runs/{TEAM}/p/r1/story"), json!({}));
+        let told = |story: &Value| -> Vec<String> {
+            let stages = story["timeline"]["stages"].as_array().expect("stages").iter();
+            stages.map(|stage| format!("{} {}", text(&stage["name"]), stage["reason"])).collect()
+        };
+        let running = story();
+        let expected = [
+            "queued null",
+            "starting \"needs 8 GPUs together, 6 free\"",
+            "starting \"pulls its image\"",
+            "running null",
+        ];
+        assert_eq!(told(&running), expected);
+        assert!(running["timeline"]["end"].is_null() && running["timeline"]["stages"][3]["until"].is_null());
+        assert_eq!(running["item"]["queue"], "work");
+        assert!(desk.tell(&lease, "end", json!({ "state": "finished" })));
+        let ended = story();
+        assert_eq!(
+            (told(&ended), &ended["timeline"]["end"]["name"]),
+            (expected.map(str::to_owned).into(), &json!("finished"))
+        );
+        assert_eq!(ended["timeline"]["stages"][3]["until"], ended["timeline"]["end"]["at"]);
+        // A run that nobody launched has a story, too.
+        let alone = desk.rest(&format!("GET /api/v1/runs/{TEAM}/{PROJECT}/r/story"), json!({}));
+        assert_eq!((&alone["item"], told(&alone)), (&json!(null), vec!["running null".to_owned()]));
+    }
+}
+
+#[test]
+fn lines_are_read_by_ranges_and_found_by_words_rank_and_failure() {
+    for desk in ENGINES.map(Desk::new) {
+        let lines: Vec<String> = (0..3000)
+            .map(|number| match number {
+                2500 => "2026-01-31T12:00:00.000000 [worker-1] RuntimeError: CUDA out of memory".to_owned(),
+                _ => format!("2026-01-31T12:00:00.000000 [worker-{}] Step {number} error: 0.5", number % 2),
+            })
+            .collect();
+        let stream = format!("POST /files/{TEAM}/{PROJECT}/r2/file_stream");
+        desk.graphql(&format!(
+            r#"mutation {{ upsertBucket(input: {{entityName: "{TEAM}", modelName: "{PROJECT}", name: "r2"}}) {{ inserted }} }}"#
+        ));
+        desk.rest(&stream, json!({ "files": { "output.log": { "offset": 0, "content": lines } } }));
+        let ask = |rest: &str| rest_plain(&desk, &format!("GET /api/v1/runs/{TEAM}/{PROJECT}/r2/lines{rest}"));
+        let range = ask("?from=2499&count=2");
+        assert_eq!((&range["total"], &range["lines"][0]["text"]), (&json!(3000), &json!("Step 2499 error: 0.5")));
+        let failed: Vec<bool> =
+            range["lines"].as_array().expect("lines").iter().map(|line| line["is_failure"] == true).collect();
+        assert_eq!(failed, [false, true]);
+        assert_eq!(range["lines"][1]["label"], "worker-1");
+        assert_eq!(ask("/search?failure=true&limit=1")["numbers"], json!([2500]));
+        let own = ask("/search?label=worker-1&text=step%2029");
+        assert_eq!(own["numbers"].as_array().map(Vec::len), Some(56), "29, 290 to 299 and 2900 to 2999, the odd ones");
+        assert!(own["next"].is_null());
+        let first = ask("/search?text=step&limit=10");
+        assert_eq!((&first["numbers"][9], &first["next"]), (&json!(9), &json!(10)));
+    }
+}
+
+/// For queries, in which `=` stands for itself.
+fn rest_plain(desk: &Desk, head: &str) -> Value {
+    rest(&desk.world.running, &desk.world.olga, head, json!({}))
+}
+
+#[test]
+fn a_cluster_is_shown_once_to_those_who_may_see_it_and_names_only_what_they_may_see() {
+    for desk in ENGINES.map(Desk::new) {
+        let id = desk.push(1);
+        let lease = text(&desk.take(1)[0]["lease"]);
+        assert!(desk.acknowledge(&lease, "r1"));
+        let key = volley_plan::launch::names::item_key(&id);
+        let pod = |name: &str, key: &str| json!({ "namespace": "ml", "pod": name, "item": key, "gpus": 2 });
+        let picture = json!({ "nodes": [{ "name": "n1", "pods": [pod("own", &key), pod("other", "unknown")] }],
+            "waiting": [], "events": [{ "about": "Pod own", "item": key }, { "about": "Pod other", "item": "unknown" },
+            { "about": "Node n1", "item": null }] });
+        let second = desk.new_agent();
+        for agent in [&desk.agent, &second] {
+            let told = desk
+                .rest(&format!("PUT /api/v1/agents/{agent}/cluster"), json!({ "cluster": "uid", "picture": picture }));
+            assert_eq!(told["ok"], true);
+        }
+        let seen = rest_plain(&desk, &format!("GET /api/v1/clusters?entity={TEAM}"));
+        assert_eq!(seen["clusters"].as_array().map(Vec::len), Some(1), "{seen}");
+        let cluster = &seen["clusters"][0];
+        assert_eq!((&cluster["is_live"], cluster["agents"].as_array().map(Vec::len)), (&json!(true), Some(2)));
+        let pods = &cluster["picture"]["nodes"][0]["pods"];
+        assert_eq!((&pods[0]["work"]["run"]["name"], &pods[0]["work"]["user"]), (&json!("r1"), &json!("olga")));
+        assert_eq!(pods[1], json!({ "is_hidden": true, "gpus": 2, "pods": null, "since": null }));
+        assert_eq!(cluster["picture"]["events"].as_array().map(Vec::len), Some(2));
+        desk.push(2);
+        let waits = rest_plain(&desk, &format!("GET /api/v1/clusters?entity={TEAM}"));
+        assert_eq!((&waits["queued"][0]["queue"], &waits["queued"][0]["queue_place"]), (&json!("work"), &json!(1)));
+        let stranger = send(&desk.world.running, &desk.world.bob, &format!("GET /api/v1/clusters?entity={TEAM}"), "");
+        assert_eq!(stranger.json(), json!({ "clusters": [], "queued": [] }));
+    }
+}
+
 // LA-L-25, LA-L-26
 #[test]
 fn a_preempted_item_goes_back_once_for_each_attempt() {

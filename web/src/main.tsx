@@ -6,6 +6,7 @@ import { App } from "./app";
 import "./style/base.css";
 import "./style/parts.css";
 import "./style/views.css";
+import "./style/run.css";
 
 // A page that was open while the server was replaced asks for files that are gone: load the new one.
 addEventListener("vite:preloadError", () => location.reload());

@@ -10,6 +10,7 @@ import { SettingsPage } from "./pages/settings";
 
 const JobPage = lazy(() => import("./pages/job"));
 const ComparePage = lazy(() => import("./pages/compare"));
+const ClusterPage = lazy(() => import("./pages/cluster"));
 
 type Values = { entity: string } & Record<string, string>;
 type Page = { name: string; path: string; show: (values: Values) => ReactNode };
@@ -29,6 +30,7 @@ export const PAGES: Page[] = [
     path: "/launch/:entity/:queue/:tab",
     show: (v) => <QueuePage entity={v.entity} queue={text(v.queue)} tab={text(v.tab)} />,
   },
+  { name: "cluster", path: "/cluster", show: () => <ClusterPage /> },
   { name: "settings", path: "/settings", show: () => <SettingsPage /> },
   // Where `wandb login` sends people for their key.
   { name: "settings", path: "/authorize", show: () => <SettingsPage /> },

@@ -1,15 +1,31 @@
 // `make bench`: what the page costs, in a real browser against a real server. bench/README.md says what each figure means.
-import { makeQueue, push, startRun, stream } from "./data.mjs";
+import { curve, makeQueue, push, startRun, stream } from "./data.mjs";
 import { open, Server, signIn, startBrowser } from "./support.mjs";
 
 const ITEMS = 10_000;
 const LINES = 1_000_000;
 const EVENTS = 30;
 const UPDATES = 2000;
+const POINTS = 100_000;
+/** Posts of a live run; a client posts about once in two seconds, so this is a quarter of an hour. */
+const POSTS = 450;
 
 const tell = (name, value, unit, budget) =>
   console.log(`${name.padEnd(52)} ${String(value).padStart(10)} ${unit.padEnd(5)} budget ${budget}`);
 const median = (values) => [...values].sort((one, other) => one - other)[Math.floor(values.length / 2)];
+
+/** The longest task while something is done. */
+async function longestWhile(page, work) {
+  await page.evaluate(() => {
+    globalThis.longest = 0;
+    globalThis.watcher = new PerformanceObserver((list) => {
+      for (const { duration } of list.getEntries()) globalThis.longest = Math.max(globalThis.longest, duration);
+    });
+    globalThis.watcher.observe({ type: "longtask" });
+  });
+  await work();
+  return page.evaluate(() => Math.round(globalThis.longest));
+}
 
 /** The longest task while something scrolls from end to end. */
 async function longestTask(page, selector) {
@@ -83,6 +99,28 @@ try {
   await page.getByLabel("Follow").uncheck();
   tell(`longest task, scrolling a log of ${LINES} lines`, await longestTask(page, ".log"), "ms", "≤ 100");
 
+  await startRun(server, { run: "points" });
+  for (let at = 0; at < POINTS; at += 5000)
+    await stream(server, { run: "points", history: curve(5000, 1, at), at: { history: at } });
+  await page.goto(`${server.url}/alice/mnist/runs/points/charts`);
+  const chart = page.getByRole("img", { name: /^Chart of loss/ });
+  await chart.waitFor();
+  const live = await longestWhile(page, async () => {
+    for (let post = 0; post < 20; post++) {
+      const before = await chart.getAttribute("aria-label");
+      await stream(server, {
+        run: "points",
+        history: curve(50, post + 2, POINTS + 50 * post),
+        at: { history: POINTS + 50 * post },
+      });
+      await page.waitForFunction(
+        (before) => document.querySelector('[aria-label^="Chart of loss"]')?.getAttribute("aria-label") !== before,
+        before,
+      );
+    }
+  });
+  tell(`longest task, live updates of ${POINTS} points`, live, "ms", "≤ 100");
+
   const devtools = await page.context().newCDPSession(page);
   const heap = async () => {
     await devtools.send("HeapProfiler.collectGarbage");
@@ -97,6 +135,29 @@ try {
   const before = await heap();
   await churn(UPDATES);
   tell(`memory grown over ${UPDATES} live updates`, ((await heap()) - before).toFixed(1), "MB", "about 0");
+
+  await startRun(server, { run: "hour" });
+  const post = (number) =>
+    stream(server, {
+      run: "hour",
+      history: curve(10, 1, 10 * number),
+      logs: Array.from({ length: 20 }, (_, line) => `step ${20 * number + line}`),
+      at: { history: 10 * number, logs: 20 * number },
+    });
+  await post(0);
+  await page.goto(`${server.url}/alice/mnist/runs/hour/logs`);
+  await page.getByRole("log").getByText("step 19").waitFor();
+  const posts = async (from, to) => {
+    for (let number = from; number < to; number++) await post(number);
+    await page
+      .getByRole("log")
+      .getByText(`step ${20 * to - 1}`)
+      .waitFor();
+  };
+  await posts(1, 50);
+  const early = await heap();
+  await posts(50, POSTS);
+  tell(`memory grown over ${POSTS - 50} posts of a run that is followed`, ((await heap()) - early).toFixed(1), "MB", "about 0");
 } finally {
   await browser.close();
   await server.end();

@@ -213,3 +213,83 @@ export async function makeJob(server, { entity = "alice", project = "mnist", run
     input: { artifactID },
   });
 }
+
+/** An agent of ours: it takes items, says where they run and why they wait, and tells of its cluster. */
+export async function startOurAgent(server, { entity = "alice", queue, key = server.key }) {
+  const found = await server.graphql(
+    `query($entity: String!, $queue: String!) { project(entityName: $entity, name: "${REGISTRY}") { runQueue(name: $queue) { id } } }`,
+    { entity, queue },
+    key,
+  );
+  const input = { entityName: entity, projectName: REGISTRY, runQueues: [found.project.runQueue.id], hostname: "gpu-box-1" };
+  const made = await server.graphql(
+    "mutation($input: CreateLaunchAgentInput!) { createLaunchAgent(input: $input) { launchAgentId } }",
+    { input },
+    key,
+  );
+  const agent = made.createLaunchAgent.launchAgentId;
+  const path = (...parts) => `/api/v1/${parts.map(encodeURIComponent).join("/")}`;
+  const answer = (lease, deed, body) => server.send("POST", path("items", lease, deed), body, key);
+  return {
+    agent,
+    take: async () => (await server.send("POST", path("agents", agent, "take"), { queue, limit: 1 }, key))[0],
+    start: (lease, run, project = "mnist") => answer(lease, "acknowledge", { run: { project, name: run }, agent }),
+    note: (lease, note) => answer(lease, "note", note),
+    end: (lease, end) => answer(lease, "end", end),
+    tellCluster: (picture, cluster = "c1") => server.send("PUT", path("agents", agent, "cluster"), { cluster, picture }, key),
+  };
+}
+
+/** Where the ranks of a gang are, as an agent notes it: two GPUs each, four ranks to a node. */
+export const seats = (ranks, phase = "Running") =>
+  Array.from({ length: ranks }, (_, rank) => ({
+    rank,
+    role: rank === 0 ? "master" : "worker",
+    label: rank === 0 ? "master-0" : `worker-${rank - 1}`,
+    pod: `llama-x7k2-${rank === 0 ? "master-0" : `worker-${rank - 1}`}`,
+    node: phase === "Pending" ? null : `gpu-node-${Math.floor(rank / 4) + 1}`,
+    phase,
+    gpus: 2,
+    devices: phase === "Pending" ? [] : [0, 1].map((gpu) => `GPU-${(rank * 2 + gpu).toString(16).padStart(8, "a")}-0000`),
+  }));
+
+/** A cluster of some nodes with eight GPUs each; `holders` have the item's key and how many GPUs of which node. */
+export function pictureOf({ nodes = 2, holders = [], waiting = [], events = [], usage = null }) {
+  const draw = (number) => {
+    const own = holders.filter(({ node }) => node === number);
+    const gpus = Array.from({ length: 8 }, (_, gpu) => ({
+      id: `GPU-${(number * 8 + gpu).toString(16).padStart(8, "a")}-0000`,
+      held_by: [],
+      utilisation_percent: usage === null ? null : Math.round(usage * (60 + 5 * gpu)),
+      memory_used_mib: usage === null ? null : Math.round(usage * (40_000 + 9000 * gpu)),
+      memory_total_mib: usage === null ? null : 143_771,
+      is_healthy: true,
+    }));
+    let next = 0;
+    for (const [index, { gpus: count }] of own.entries())
+      for (let taken = 0; taken < count && next < gpus.length; taken++) gpus[next++].held_by.push(index);
+    return {
+      name: `gpu-node-${number + 1}`,
+      state: "ready",
+      product: "NVIDIA-H200",
+      is_pretended: false,
+      gpus,
+      cpu: { held: own.length * 16_000, total: 192_000 },
+      memory: { held: own.length * 128 * 2 ** 30, total: 2048 * 2 ** 30 },
+      pods: own.map(({ item, pod, gpus: count }) => ({ namespace: "ml", pod, item, gpus: count })),
+    };
+  };
+  return { nodes: Array.from({ length: nodes }, (_, number) => draw(number)), nodes_total: nodes, waiting, events };
+}
+
+/** The key by which a cluster's pods name an item, as our agent makes it of the item's id. */
+export function itemKey(id) {
+  let hash = 0xcbf29ce484222325n;
+  for (const byte of Buffer.from(id)) hash = BigInt.asUintN(64, (hash ^ BigInt(byte)) * 0x100000001b3n);
+  let key = "";
+  for (let letter = 0; letter < 12; letter++) {
+    key += "abcdefghijklmnopqrstuvwxyz0123456789"[Number(hash % 36n)];
+    hash /= 36n;
+  }
+  return key;
+}

@@ -1,7 +1,20 @@
 // `make screenshots`: every page and drawer, in light and dark, on a desktop and on a phone, into screenshots.
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { curve, makeJob, makeQueue, push, startAgent, startRun, stream, systemRows } from "./data.mjs";
+import {
+  curve,
+  itemKey,
+  makeJob,
+  makeQueue,
+  pictureOf,
+  push,
+  seats,
+  startAgent,
+  startOurAgent,
+  startRun,
+  stream,
+  systemRows,
+} from "./data.mjs";
 import { enter, open, Server, startBrowser } from "./support.mjs";
 
 const out = join(import.meta.dirname, "../screenshots");
@@ -80,6 +93,73 @@ export async function fill(server) {
     { input: warning },
   );
   await makeJob(server, { run: "run0", name: "job-vision_train", image: "ghcr.io/vision/train:3" });
+  await fillCluster(server);
+}
+
+/** A gang that runs, one that waits for room, and the cluster on which they do. */
+async function fillCluster(server) {
+  await makeQueue(server, { name: "pretrain", config: { apiVersion: "batch.volcano.sh/v1alpha1", kind: "Job" } });
+  const agent = await startOurAgent(server, { queue: "pretrain" });
+  const begin = async (run, name) => {
+    await push(server, { queue: "pretrain", spec: { name, docker: { docker_image: "ghcr.io/vision/llm:2" } } });
+    const item = await agent.take();
+    await agent.start(item.lease, run, "llm");
+    return item;
+  };
+  const gang = await begin("gang", "llama-8b-pretrain");
+  const manifest = {
+    apiVersion: "batch.volcano.sh/v1alpha1",
+    kind: "Job",
+    metadata: { name: "llama-x7k2" },
+    spec: { minAvailable: 8 },
+  };
+  await agent.note(gang.lease, {
+    waiting: "needs 16 nvidia.com/gpu together, 12 free; run vit-large holds 4 until about 14:05",
+    manifest,
+  });
+  await agent.note(gang.lease, { waiting: null, state: "running", place: seats(8) });
+  const where = { run: "gang", project: "llm" };
+  const rows = curve(400, 3);
+  const ranks = seats(8).map(({ label }) => label);
+  const logs = rows.slice(0, 160).map((row, step) => {
+    const at = new Date(Date.now() - (160 - step) * 1000).toISOString().slice(0, 23);
+    return `${at} [${ranks[step % 8]}] step ${Math.floor(step / 8)} loss ${row.loss.toFixed(4)} tokens/s ${41_000 + ((step * 37) % 900)}`;
+  });
+  await stream(server, { ...where, history: rows, system: systemRows(60), logs, summary: { loss: rows.at(-1).loss } });
+  const vit = await begin("vit", "vit-large");
+  await agent.note(vit.lease, { state: "running", place: seats(2) });
+  const waits = await begin("mixtral", "mixtral-finetune");
+  const reason = "needs 16 nvidia.com/gpu together, 10 free; run llama-8b-pretrain holds 16 until about 18:40";
+  await agent.note(waits.lease, { waiting: reason, place: seats(8, "Pending") });
+  const [own, other, third] = [gang, vit, waits].map(({ id }) => itemKey(id));
+  const minutesAgo = (minutes) => new Date(Date.now() - minutes * 60_000).toISOString();
+  const event = (minutes, reason, about, message, isWarning = false) => ({
+    at: minutesAgo(minutes),
+    is_warning: isWarning,
+    reason,
+    namespace: "ml",
+    about,
+    message,
+    item: null,
+  });
+  await agent.tellCluster(
+    pictureOf({
+      nodes: 4,
+      usage: 0.95,
+      holders: [
+        { node: 0, gpus: 8, pod: "llama-x7k2-master-0", item: own },
+        { node: 1, gpus: 8, pod: "llama-x7k2-worker-3", item: own },
+        { node: 2, gpus: 4, pod: "vit-large-0", item: other },
+        { node: 2, gpus: 2, pod: "notebook-hana", item: null },
+      ],
+      waiting: [{ namespace: "ml", name: "mixtral", item: third, pods: 8, gpus: 16, since: minutesAgo(12), reason }],
+      events: [
+        event(1, "FailedScheduling", "PodGroup mixtral", reason, true),
+        event(6, "Started", "Pod llama-x7k2-worker-6", "Started container main"),
+        event(7, "Scheduled", "Pod llama-x7k2-master-0", "Successfully assigned ml/llama-x7k2-master-0 to gpu-node-1"),
+      ],
+    }),
+  );
 }
 
 /** The places, each with what must be there before it is taken. */
@@ -104,6 +184,10 @@ export const PLACES = [
   ["run-config", "/alice/mnist/runs/run4/config", ".editor"],
   ["run-files", "/alice/mnist/runs/run4/files", "text=No files"],
   ["settings", "/settings", "text=first"],
+  ["run-gang", "/alice/llm/runs/gang", ".seat"],
+  ["run-gang-logs", "/alice/llm/runs/gang/logs", ".line-label"],
+  ["run-waiting", "/alice/llm/runs/mixtral", ".seat"],
+  ["cluster", "/cluster", ".gpu-cell"],
 ];
 
 const LOOKS = {

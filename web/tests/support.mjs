@@ -1,13 +1,16 @@
 // A real `volley server` and a real browser for the tests, and the few requests by which tests make what the page shows.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { promisify } from "node:util";
 import { chromium } from "playwright-core";
 
+const execute = promisify(execFile);
 /** Generous, because machines that build are busy; a test that waits longer has found a fault. */
 export const PATIENCE_MS = 60_000;
 const VOLLEY = process.env.VOLLEY ?? join(import.meta.dirname, "../../target/debug/volley");
@@ -46,6 +49,13 @@ export class Server {
     await ended;
   }
 
+  /** As by the machine when its memory is at an end. */
+  async kill() {
+    const ended = once(this.process, "exit");
+    this.process.kill("SIGKILL");
+    await ended;
+  }
+
   /** At the same address, with the same data. */
   async comeBack() {
     await this.listen(new URL(this.url).host);
@@ -66,6 +76,45 @@ export class Server {
 
   async graphql(query, variables = {}, key = this.key) {
     return (await this.send("POST", "/graphql", { query, variables }, key)).data;
+  }
+}
+
+/** All of Volley as `volley up` starts it, with four pretended GPUs, in a home of its own. */
+export class Up {
+  static async start() {
+    const up = new Up();
+    up.folder = mkdtempSync(join(tmpdir(), "volley-up-"));
+    up.home = join(up.folder, "home");
+    up.env = { ...process.env, VOLLEY_HOME: up.home };
+    await up.run("up", "--listen", "127.0.0.1:0", "--server-listen", "127.0.0.1:0", "--fake-gpus", "4");
+    up.url = new URL(await up.run("user", "link")).origin;
+    up.key = readFileSync(join(up.home, "server/api-key"), "utf8").trim();
+    return up;
+  }
+
+  /** A verb of the command line; gives what it printed. */
+  async run(...words) {
+    const { stdout } = await execute(VOLLEY, words, { env: this.env, timeout: 2 * PATIENCE_MS });
+    return stdout.trim();
+  }
+
+  async kubectl(...words) {
+    await execute("kubectl", ["--kubeconfig", join(this.home, "kubeconfig"), ...words], { timeout: PATIENCE_MS });
+  }
+
+  /** Something that runs beside it until the end. */
+  beside(...words) {
+    this.others = [...(this.others ?? []), spawn(VOLLEY, words, { env: this.env, stdio: "ignore" })];
+  }
+
+  async end() {
+    for (const other of this.others ?? []) {
+      const ended = once(other, "exit");
+      other.kill("SIGTERM");
+      await ended;
+    }
+    await this.run("down", "--purge");
+    rmSync(this.folder, { recursive: true });
   }
 }
 
@@ -113,6 +162,47 @@ export async function signIn(page, server, key = server.key, path = "/launch") {
 export async function enter(page, server) {
   const answer = await page.context().request.post(`${server.url}/api/v1/session`, { data: { key: server.key } });
   assert.ok(answer.ok(), await answer.text());
+}
+
+/** A way to the server that can be cut. */
+export class Wire {
+  static async to(server) {
+    const wire = new Wire();
+    const { hostname, port } = new URL(server.url);
+    wire.sockets = new Set();
+    wire.listener = createServer((near) => {
+      const far = connect(Number(port), hostname);
+      for (const [one, other] of [
+        [near, far],
+        [far, near],
+      ]) {
+        wire.sockets.add(one);
+        one.pipe(other);
+        one.on("error", () => other.destroy());
+        one.on("close", () => {
+          wire.sockets.delete(one);
+          other.destroy();
+        });
+      }
+    });
+    await wire.mend();
+    wire.url = `http://127.0.0.1:${wire.listener.address().port}`;
+    return wire;
+  }
+
+  /** Nothing gets through, and whatever was connected is cut off. */
+  async cut() {
+    this.port = this.listener.address().port;
+    const closed = once(this.listener, "close");
+    this.listener.close();
+    for (const socket of this.sockets) socket.destroy();
+    await closed;
+  }
+
+  async mend() {
+    this.listener.listen(this.port ?? 0, "127.0.0.1");
+    await once(this.listener, "listening");
+  }
 }
 
 /** Pastes over what an editor holds. */

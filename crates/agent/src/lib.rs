@@ -1,7 +1,7 @@
 //! `volley agent`: takes items from queues, runs them, follows them and tells the server how they end.
 //!
 //! `plan::agent` and `plan::launch` decide and render; this crate observes, does and reports. `desk` is the server, `runner`
-//! where work runs (`kube`), `console` the logs; `follow` hears of items, `take` takes them, `visit` is one look at one of
+//! where work runs (`kube`), `console` the logs, `picture` the cluster as people see it; `follow` hears of items, `take` takes them, `visit` is one look at one of
 //! them, and `shell` hands out the looks. docs/notes/agent.md tells the story.
 
 pub mod settings;
@@ -15,6 +15,7 @@ mod console;
 mod desk;
 mod folder;
 mod follow;
+mod picture;
 mod shell;
 mod take;
 mod visit;
@@ -92,6 +93,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AgentE
         () = shell.clone().follow() => tracing::info!("was stopped on the server"),
         () = shell.clone().work() => (),
         () = shell.clone().take_always() => (),
+        () = shell.clone().tell_of_cluster() => (),
     }
     health.set(Stage::Stopped);
     let goodbye = shell.bench.client.report_agent(&shell.agent, "KILLED");

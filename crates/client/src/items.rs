@@ -145,6 +145,12 @@ impl Client {
         self.read(told)
     }
 
+    /// How the agent sees its cluster, for people.
+    pub async fn tell_cluster(&self, agent: &str, cluster: &str, picture: &Value) -> Result<()> {
+        let body = json!({ "cluster": cluster, "picture": picture });
+        self.put(&format!("/api/v1/agents/{}/cluster", part(agent)), &body).await.map(drop)
+    }
+
     /// Starts on an item under a run's name, which is made; whether it is still this agent's.
     pub async fn acknowledge_item(&self, lease: &str, agent: &str, project: Option<&str>, run: &str) -> Result<bool> {
         let body = json!({ "run": { "project": project, "name": run }, "agent": agent });

@@ -35,18 +35,21 @@ async function run(listener: Listener, stop: AbortSignal): Promise<void> {
 
 async function* connection(last: string | null, stop: AbortSignal, opened: () => void) {
   const silence = new AbortController();
+  // A computer that knows that it has no network need not wait for the silence.
+  const cut = () => silence.abort();
+  addEventListener("offline", cut);
   const headers = { ...PAGE, ...(last === null ? {} : { "Last-Event-ID": last }) };
-  const response = await fetch("/api/v1/events", { headers, signal: AbortSignal.any([stop, silence.signal]) });
-  if (response.status === 401) end();
-  if (!response.ok || !response.body) throw new Error(response.statusText);
-  opened();
-  let timer = setTimeout(() => silence.abort(), SILENCE_MS_MAX);
+  let timer = setTimeout(cut, SILENCE_MS_MAX);
   try {
+    const response = await fetch("/api/v1/events", { headers, signal: AbortSignal.any([stop, silence.signal]) });
+    if (response.status === 401) end();
+    if (!response.ok || !response.body) throw new Error(response.statusText);
+    opened();
     let rest = "";
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let read = await reader.read(); !read.done; read = await reader.read()) {
       clearTimeout(timer);
-      timer = setTimeout(() => silence.abort(), SILENCE_MS_MAX);
+      timer = setTimeout(cut, SILENCE_MS_MAX);
       const blocks = (rest + read.value).split("\n\n");
       rest = blocks.pop() ?? "";
       for (const block of blocks) {
@@ -56,6 +59,7 @@ async function* connection(last: string | null, stop: AbortSignal, opened: () =>
     }
   } finally {
     clearTimeout(timer);
+    removeEventListener("offline", cut);
   }
 }
 
@@ -67,12 +71,17 @@ function parse(block: string): { id: string; event: Event } | null {
   return id === undefined || data === undefined ? null : { id, event: JSON.parse(data) };
 }
 
+/** Until it is time to try again, or the network is back. */
 function pause(ms: number, stop: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    stop.addEventListener("abort", () => {
+    const go = () => {
       clearTimeout(timer);
+      removeEventListener("online", go);
+      stop.removeEventListener("abort", go);
       resolve();
-    });
+    };
+    const timer = setTimeout(go, ms);
+    addEventListener("online", go);
+    stop.addEventListener("abort", go);
   });
 }

@@ -7,12 +7,15 @@ import { type Event, follow } from "./events";
 
 /** The operations that tell of a noun; an event's kind begins with the noun. */
 const TOUCHES: Record<string, readonly string[]> = {
-  item: ["Queues", "QueueItem"],
+  item: ["Queues", "QueueItem", "Story", "Clusters"],
   queue: ["Queues", "Queue"],
-  agent: ["Queues", "Queue"],
-  run: ["Runs", "Run", "Projects", "Files"],
-  artifact: ["Jobs", "Job"],
+  agent: ["Queues", "Queue", "Clusters"],
+  run: ["Runs", "Run", "Projects", "Files", "Story"],
+  artifact: ["Jobs", "Job", "Artifacts"],
+  cluster: ["Clusters"],
 };
+/** What happens every second touches no more than it must. */
+const OFTEN: Record<string, readonly string[]> = { "run.progress": ["Runs", "Run"] };
 
 export const client = new QueryClient({
   defaultOptions: {
@@ -79,7 +82,7 @@ export function useLive(): boolean {
     let isFirst = true;
     const stale = batch((names) => refresh(client, names));
     const event = (event: Event) => {
-      for (const name of TOUCHES[event.kind.split(".")[0] ?? ""] ?? []) stale.add(name);
+      for (const name of OFTEN[event.kind] ?? TOUCHES[event.kind.split(".")[0] ?? ""] ?? []) stale.add(name);
       for (const listen of eventListeners) listen(event);
     };
     const status = (now: boolean) => {

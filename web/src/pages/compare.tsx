@@ -3,7 +3,7 @@ import { useQueries } from "@tanstack/react-query";
 import { ask } from "../api/client";
 import { Run } from "../api/generated";
 import { Answer, Heading, State } from "../parts/basic";
-import { COLOURS } from "../parts/chart";
+import { COLOURS } from "../parts/colours";
 import { Link, pathOf, useSearch } from "../router";
 import { useText } from "../text";
 import { Charts } from "./run_charts";

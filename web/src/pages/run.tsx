@@ -2,14 +2,17 @@
 import { lazy, Suspense, useState } from "react";
 import { DeleteRun, Run, type RunData, StopRun } from "../api/generated";
 import { useAsk, useDeed } from "../api/live";
+import { useStopItem, useStory, type Where } from "../api/story";
 import { Answer, Button, Duration, Heading, Problem, State } from "../parts/basic";
 import { Confirm } from "../parts/drawer";
 import { Tabs } from "../parts/tabs";
 import { go, Link, pathOf, withSearch } from "../router";
 import { useText } from "../text";
 import { LaunchFromSearch } from "./launch_place";
+import { ArtifactList } from "./run_artifacts";
 import { endOf, isRunning, nameOf } from "./run_data";
 import { FilesTab } from "./run_files";
+import { seatsOf } from "./run_gang";
 import { LogsTab } from "./run_logs";
 import { OverviewTab } from "./run_overview";
 
@@ -18,18 +21,12 @@ const SystemTab = lazy(() => import("./run_system"));
 const ConfigTab = lazy(() => import("./run_config"));
 
 export type RunDetails = NonNullable<NonNullable<RunData["project"]>["run"]>;
-export type Where = { entity: string; project: string; run: string };
-
-/** Lines that a run logs are no events; while it runs, its counts are asked for this often. */
-const LOOK_MS = 2000;
+export type { Where };
 
 export function RunPage({ entity, project, run: name, tab }: Where & { tab: string }) {
   const t = useText();
-  const [isLive, setIsLive] = useState(false);
-  const answer = useAsk(Run, { entity, project, run: name }, { refetchInterval: isLive ? LOOK_MS : false });
+  const answer = useAsk(Run, { entity, project, run: name });
   const run = answer.data?.project?.run;
-  const live = run ? isRunning(run) : false;
-  if (live !== isLive) setIsLive(live);
   return (
     <Answer of={answer}>
       {() =>
@@ -43,7 +40,13 @@ function Shown({ where, run, tab }: { where: Where; run: RunDetails; tab: string
   const t = useText();
   const { entity, project } = where;
   const [isDeleting, setIsDeleting] = useState(false);
-  const stop = useDeed(StopRun, "Run", "Runs");
+  const story = useStory(where).data;
+  const item = story?.item && !story.item.end ? story.item : null;
+  const stopRun = useDeed(StopRun, "Run", "Runs");
+  const stopItem = useStopItem();
+  // What was launched is ended by its agent, with all of its pods; other runs can only be asked.
+  const stop = () => (item ? stopItem.mutate(item.id) : stopRun.mutate({ id: run.id }));
+  const isStopping = item?.stop_asked || run.stopped;
   const remove = useDeed(DeleteRun, "Runs");
   const at = (part: string) => pathOf(entity, project, "runs", run.name, part);
   const tabs = [
@@ -73,11 +76,12 @@ function Shown({ where, run, tab }: { where: Where; run: RunDetails; tab: string
             <Button
               kind="danger"
               icon="stop"
-              onClick={() => stop.mutate({ id: run.id })}
-              isBusy={stop.isPending}
-              disabled={run.stopped ?? false}
+              onClick={stop}
+              isBusy={stopRun.isPending || stopItem.isPending}
+              disabled={isStopping ?? false}
+              title={item?.stop_by ? t.stopAskedBy(item.stop_by) : undefined}
             >
-              {run.stopped ? t.stopping : t.stop}
+              {isStopping ? t.stopping : t.stop}
             </Button>
           ) : (
             <Button kind="quiet" icon="trash" onClick={() => setIsDeleting(true)}>
@@ -89,15 +93,20 @@ function Shown({ where, run, tab }: { where: Where; run: RunDetails; tab: string
           </Button>
         </div>
       </header>
-      <Problem error={stop.error} />
+      <Problem error={stopRun.error ?? stopItem.error} />
       <Tabs label={t.partsOf(nameOf(run))} tabs={tabs} current={tab} />
       <Suspense>
-        {tab === "overview" && <OverviewTab where={where} run={run} />}
+        {tab === "overview" && <OverviewTab where={where} run={run} story={story} />}
         {tab === "charts" && <ChartsTab where={where} run={run} />}
-        {tab === "logs" && <LogsTab where={where} run={run} />}
+        {tab === "logs" && <LogsTab where={where} run={run} place={seatsOf(story?.item)} />}
         {tab === "system" && <SystemTab where={where} run={run} />}
-        {tab === "config" && <ConfigTab where={where} run={run} />}
-        {tab === "files" && <FilesTab where={where} />}
+        {tab === "config" && <ConfigTab run={run} story={story} />}
+        {tab === "files" && (
+          <>
+            <ArtifactList where={where} />
+            <FilesTab where={where} />
+          </>
+        )}
       </Suspense>
       <LaunchFromSearch entity={entity} project={project} />
       {isDeleting && (

@@ -4,7 +4,7 @@ import { useMemo, useState } from "react";
 import { ask } from "../api/client";
 import { History } from "../api/generated";
 import { Empty } from "../parts/basic";
-import { Chart, type Line } from "../parts/chart";
+import { Chart, type Line, type Range } from "../parts/chart";
 import { Segmented, Switch } from "../parts/form";
 import { Search } from "../parts/table";
 import { usePreference } from "../preferences";
@@ -52,6 +52,7 @@ export function Charts({ runs }: { runs: Shown[] }) {
   const [axis, setAxis] = usePreference<Axis>("axis", "_step");
   const [smoothing, setSmoothing] = useState(0);
   const [isLog, setIsLog] = useState(false);
+  const [range, setRange] = useState<Range>(null);
   const [wanted, setWanted] = useState("");
   const keys = [...new Set(runs.flatMap(({ run }) => keysOf(run)))].sort();
   const shown = keys.filter((key) => key.toLowerCase().includes(wanted.toLowerCase())).slice(0, CHARTS_MAX);
@@ -75,7 +76,10 @@ export function Charts({ runs }: { runs: Shown[] }) {
             ["_runtime", t.time],
             ["_timestamp", t.clock],
           ]}
-          onChoose={setAxis}
+          onChoose={(next) => {
+            setAxis(next);
+            setRange(null);
+          }}
         />
         <label className="slider">
           {t.smoothing}
@@ -91,16 +95,31 @@ export function Charts({ runs }: { runs: Shown[] }) {
         </label>
         <Switch label={t.logAxis} isOn={isLog} onSwitch={setIsLog} />
       </div>
-      <p className="faint small">{t.zoomHint}</p>
-      <Grid runs={runs} keys={shown} axis={axis} isLog={isLog} smoothing={smoothing} />
+      <p className="faint small">
+        {t.zoomHint}{" "}
+        {range && (
+          <button type="button" className="link" onClick={() => setRange(null)}>
+            {t.zoomOut}
+          </button>
+        )}
+      </p>
+      <Grid runs={runs} keys={shown} axis={axis} isLog={isLog} smoothing={smoothing} range={range} onRange={setRange} />
     </>
   );
 }
 
-type GridProps = { runs: Shown[]; keys: string[]; axis: Axis; isLog?: boolean; smoothing?: number };
+type GridProps = {
+  runs: Shown[];
+  keys: string[];
+  axis: Axis;
+  isLog?: boolean;
+  smoothing?: number;
+  range?: Range;
+  onRange?: (range: Range) => void;
+};
 
-function Grid({ runs, keys, axis, isLog = false, smoothing = 0 }: GridProps) {
-  const answers = useHistories(runs, keys, axis);
+function Grid({ runs, keys, axis, isLog = false, smoothing = 0, range = null, onRange }: GridProps) {
+  const answers = useHistories(runs, keys, axis, range);
   const lines = useMemo(() => linesByKey(answers, keys, axis), [answers, keys, axis]);
   return (
     <div className="charts">
@@ -112,6 +131,8 @@ function Grid({ runs, keys, axis, isLog = false, smoothing = 0 }: GridProps) {
           isLog={isLog}
           smoothing={smoothing}
           isTime={axis === "_timestamp"}
+          range={range}
+          {...(onRange ? { onRange } : {})}
         />
       ))}
     </div>
@@ -121,8 +142,10 @@ function Grid({ runs, keys, axis, isLog = false, smoothing = 0 }: GridProps) {
 type Rows = { name: string; lists: unknown[] };
 
 /** One request for each run, one list of rows for each key, so that keys of different steps do not thin each other out. */
-function useHistories(runs: Shown[], keys: string[], axis: Axis): Rows[] {
-  const specs = keys.map((key) => JSON.stringify({ keys: [...new Set(["_step", axis, key])], samples: SAMPLES }));
+function useHistories(runs: Shown[], keys: string[], axis: Axis, range: Range): Rows[] {
+  // Who looks at a part sees all that is in it, and not a part of what was picked from the whole.
+  const part = range && axis === "_step" ? { minStep: Math.floor(range[0]), maxStep: Math.ceil(range[1]) + 1 } : {};
+  const specs = keys.map((key) => JSON.stringify({ keys: [...new Set(["_step", axis, key])], samples: SAMPLES, ...part }));
   const answers = useQueries({
     queries: runs.map(({ where, run }) => ({
       // The count of lines makes a new question of it while the run goes on.

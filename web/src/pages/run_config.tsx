@@ -1,18 +1,19 @@
 /** The config of a run as it was given, its summary, and what was submitted to the queue. */
+import type { Story } from "../api/story";
 import { toText } from "../documents";
 import { Editor } from "../parts/editor";
 import { useText } from "../text";
-import type { RunDetails, Where } from "./run";
+import type { RunDetails } from "./run";
 import { plainConfig, plainSummary } from "./run_data";
-import { useItemOf } from "./run_item";
 
-export default function ConfigTab({ where, run }: { where: Where; run: RunDetails }) {
+export default function ConfigTab({ run, story }: { run: RunDetails; story: Story | undefined }) {
   const t = useText();
-  const from = useItemOf(where, run);
+  const item = story?.item;
   const parts: [string, unknown][] = [
     [t.config, plainConfig(run.config)],
     [t.summary, plainSummary(run.summaryMetrics)],
-    ...(from ? [[t.asSubmitted, from.item.runSpec] as [string, unknown]] : []),
+    ...(item ? [[t.asSubmitted, item.spec] as [string, unknown]] : []),
+    ...(item?.manifest ? [[t.manifest, item.manifest] as [string, unknown]] : []),
   ];
   return parts.map(([title, value]) => (
     <section key={title} className="panel">

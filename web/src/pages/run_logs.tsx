@@ -1,53 +1,26 @@
-/** A run's output: any number of lines, of which only those in sight are read. Search goes through all of them. */
-import { useQueryClient } from "@tanstack/react-query";
-import { useVirtualizer } from "@tanstack/react-virtual";
+/** A run's output: all ranks interleaved or one of them, any number of lines, of which only those in sight are read. */
 import { useEffect, useReducer, useRef, useState } from "react";
-import { ask } from "../api/client";
-import { LogLines, type LogLinesData } from "../api/generated";
+import { type Line, Lines, PIECE } from "../api/console";
+import { useIsLive } from "../api/live";
+import type { Seat } from "../api/story";
 import { Button, Empty } from "../parts/basic";
-import { Switch } from "../parts/form";
+import { COLOURS } from "../parts/colours";
+import { SelectField, Switch } from "../parts/form";
 import { Icon } from "../parts/icon";
 import { Search } from "../parts/table";
+import { type Scroll, useRows } from "../parts/window";
+import { go, useSearch, withSearch } from "../router";
 import { useText } from "../text";
 import type { RunDetails, Where } from "./run";
 import { isRunning } from "./run_data";
 
-type Line = NonNullable<NonNullable<NonNullable<LogLinesData["project"]>["run"]>["logLines"]>["edges"][number]["node"];
-
-/** Lines are read in pieces of this many. */
-const PIECE = 1000;
 const LINE_HEIGHT = 20;
 /** More matches are not listed; one then searches for something rarer. */
 const MATCHES_MAX = 1000;
-const ERROR = /error\b|exception\b|\btraceback\b|\bfatal\b|\bpanicked\b/i;
-/** The first error is looked for among so many lines, because it is there or nobody waits for it. */
-const ERROR_LINES_MAX = 50_000;
 
-/** The server's cursors name the last line that was sent; a piece begins behind the one before it. */
-const cursor = (line: number): string | null => (line <= 0 ? null : btoa(`cursor:${line - 1}`));
+type Props = { where: Where; run: RunDetails; place: Seat[] };
 
-class Lines {
-  private pieces = new Map<number, Promise<Line[]>>();
-  readonly known = new Map<number, Line>();
-  constructor(private where: Where) {}
-
-  /** A piece that was cut short, because the run had not written it all, is read again. */
-  piece(index: number, total: number): Promise<Line[]> {
-    const [from, to] = [index * PIECE, Math.min(total, (index + 1) * PIECE)];
-    const kept = this.pieces.get(index);
-    if (kept && this.known.has(to - 1)) return kept;
-    const read = ask(LogLines, { ...this.where, first: PIECE, after: cursor(from) }).then((data) => {
-      const lines = data.project?.run?.logLines?.edges.map(({ node }) => node) ?? [];
-      for (const [offset, line] of lines.entries()) this.known.set(from + offset, line);
-      return lines;
-    });
-    this.pieces.set(index, read);
-    read.catch(() => this.pieces.delete(index));
-    return read;
-  }
-}
-
-export function LogsTab({ where, run }: { where: Where; run: RunDetails }) {
+export function LogsTab({ where, run, place }: Props) {
   const t = useText();
   const total = run.logLineCount ?? 0;
   if (total === 0)
@@ -56,72 +29,75 @@ export function LogsTab({ where, run }: { where: Where; run: RunDetails }) {
         <p>{t.noLogsText}</p>
       </Empty>
     );
-  return <Log where={where} run={run} total={total} />;
+  return <Log where={where} run={run} place={place} total={total} />;
 }
 
-function Log({ where, run, total }: { where: Where; run: RunDetails; total: number }) {
+function Log({ where, run, place, total }: Props & { total: number }) {
   const t = useText();
-  const box = useRef<HTMLDivElement>(null);
+  const rank = useSearch().get("rank") ?? "";
   const [lines] = useState(() => new Lines(where));
   const [, redraw] = useReducer((count: number) => count + 1, 0);
   const [isFollowing, setIsFollowing] = useState(() => isRunning(run));
   const [current, setCurrent] = useState<number | null>(null);
-  const virtual = useVirtualizer({
-    count: total,
-    estimateSize: () => LINE_HEIGHT,
-    overscan: 30,
-    getScrollElement: () => box.current,
-  });
-  const items = virtual.getVirtualItems();
-  const [first, last] = [Math.floor((items[0]?.index ?? 0) / PIECE), Math.floor((items.at(-1)?.index ?? 0) / PIECE)];
+  const own = useNumbers(lines, rank, total);
+  const count = own ? own.length : total;
+  const rows = useRows(count, LINE_HEIGHT);
+  const numberOf = (row: number): number => (own ? (own[row] ?? 0) : row);
+  useReading(lines, rows, numberOf, total, redraw);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a new count is what makes it run
   useEffect(() => {
-    for (let piece = first; piece <= last; piece++) lines.piece(piece, total).then(redraw, redraw);
-  }, [lines, first, last, total]);
-  useEffect(() => {
-    if (isFollowing) virtual.scrollToIndex(total - 1, { align: "end" });
-  }, [isFollowing, total, virtual]);
-  const show = (line: number) => {
+    if (isFollowing) rows.toEnd();
+  }, [isFollowing, count]);
+  const show = (number: number) => {
     setIsFollowing(false);
-    setCurrent(line);
-    virtual.scrollToIndex(line, { align: "center" });
+    setCurrent(number);
+    rows.toRow(own ? own.findIndex((one) => one >= number) : number);
   };
-  const error = useFirstError(lines, run, total);
+  const labels = [...new Set([...place.flatMap(({ label }) => label ?? []), ...lines.labels])];
+  const error = useFirstFailure(lines, run, total);
   return (
     <>
       <div className="tools">
-        <LogSearch lines={lines} total={total} onShow={show} />
+        {labels.length > 1 && (
+          <SelectField
+            label={t.rank}
+            value={rank}
+            onText={(label) => go(withSearch({ rank: label || null }), "replace")}
+            choices={[{ value: "", label: t.allRanks }, ...labels.map((label) => ({ value: label, label }))]}
+          />
+        )}
+        <LogSearch lines={lines} rank={rank} onShow={show} />
         <Switch label={t.follow} isOn={isFollowing} onSwitch={setIsFollowing} />
+        <span className="faint small">{t.logLines(count.toLocaleString(t.locale))}</span>
       </div>
-      {error !== null && (
-        <button type="button" className="pinned" onClick={() => show(error.at)}>
+      {error && (
+        <button type="button" className="pinned" onClick={() => show(error.number)}>
           <Icon name="alert" />
-          <strong>{t.firstError(error.at + 1)}</strong>
+          <strong>{t.firstError(error.number + 1)}</strong>
           <code className="cut">{error.text}</code>
         </button>
       )}
       <div
         className="log"
-        ref={box}
+        ref={rows.box}
         role="log"
         aria-label={t.logs}
         aria-live="off"
         tabIndex={0}
         onWheel={(event) => event.deltaY < 0 && setIsFollowing(false)}
       >
-        <div style={{ height: virtual.getTotalSize() }}>
-          {items.map(({ index, start }) => {
-            const line = lines.known.get(index);
-            const isError = line !== undefined && (line.level === "error" || ERROR.test(line.line ?? ""));
+        <div style={{ height: rows.height }}>
+          {rows.shown.map(({ row, top }) => {
+            const number = numberOf(row);
             return (
-              <div
-                key={index}
-                className={`line ${isError ? "bad" : ""} ${index === current ? "current" : ""}`}
-                style={{ transform: `translateY(${start}px)` }}
-              >
-                <span className="line-number">{index + 1}</span>
-                {line?.label && <span className="line-label">{line.label}</span>}
-                <span>{line?.line ?? "…"}</span>
-              </div>
+              <Printed
+                key={row}
+                number={number}
+                top={top}
+                line={lines.line(number)}
+                colour={labels.length > 1 ? labels.indexOf(lines.line(number)?.label ?? "") : -1}
+                isCurrent={number === current}
+              />
             );
           })}
         </div>
@@ -130,73 +106,126 @@ function Log({ where, run, total }: { where: Where; run: RunDetails; total: numb
   );
 }
 
-/** The first line that tells of an error, of a run that did not end well. */
-function useFirstError(lines: Lines, run: RunDetails, total: number): { at: number; text: string } | null {
-  const known = useQueryClient();
-  const [found, setFound] = useState<{ at: number; text: string } | null>(null);
-  const hasFailed = run.state === "failed" || run.state === "crashed";
+type PrintedProps = { number: number; top: number; line: Line | undefined; colour: number; isCurrent: boolean };
+
+function Printed({ number, top, line, colour, isCurrent }: PrintedProps) {
+  return (
+    <div
+      className={`line ${line?.is_failure ? "bad" : ""} ${isCurrent ? "current" : ""}`}
+      style={{ transform: `translateY(${top}px)` }}
+    >
+      <span className="line-number">{number + 1}</span>
+      {line?.label && (
+        <span className="line-label">
+          {colour >= 0 && <span className="swatch" style={{ background: COLOURS[colour % COLOURS.length] }} />}
+          {line.label}
+        </span>
+      )}
+      <span>{line?.text ?? "…"}</span>
+    </div>
+  );
+}
+
+/** Reads the pieces that are in sight. */
+function useReading(lines: Lines, rows: Scroll, numberOf: (row: number) => number, total: number, redraw: () => void) {
+  const isLive = useIsLive();
+  const pieces = new Set(rows.shown.map(({ row }) => Math.floor(numberOf(row) / PIECE)));
+  const wanted = [...pieces].join(",");
   useEffect(() => {
-    if (!hasFailed) return;
+    // What could not be read while the server was away is read when it is back.
+    if (!isLive) return;
+    // Somebody who drags the bar passes many pieces: only where they rest is read.
+    const timer = setTimeout(() => {
+      for (const piece of wanted.split(",")) lines.piece(Number(piece), total).then(redraw, redraw);
+    }, 30);
+    return () => clearTimeout(timer);
+  }, [lines, wanted, total, redraw, isLive]);
+}
+
+/** The numbers of one rank's lines; null while all are shown. New lines are looked at as they come. */
+function useNumbers(lines: Lines, rank: string, total: number): number[] | null {
+  const [found, setFound] = useState<{ rank: string; numbers: number[]; upto: number }>({ rank: "", numbers: [], upto: 0 });
+  const known = found.rank === rank ? found : null;
+  const from = known?.upto ?? 0;
+  const isLive = useIsLive();
+  useEffect(() => {
+    if (rank === "" || from >= total || !isLive) return;
     let isGone = false;
-    search(
-      lines,
-      Math.min(total, ERROR_LINES_MAX),
-      (line) => line.level === "error" || ERROR.test(line.line ?? ""),
-      1,
-      () => isGone,
-    ).then(
-      ([at]) => at !== undefined && !isGone && setFound({ at, text: lines.known.get(at)?.line ?? "" }),
-      () => known.invalidateQueries({ queryKey: ["Run"] }),
-    );
+    const numbers: number[] = [];
+    lines
+      .search({ label: rank }, from, (more, isLast) => {
+        for (const number of more) numbers.push(number);
+        if (isLast && !isGone)
+          setFound((before) => ({
+            rank,
+            upto: total,
+            numbers: before.rank === rank ? [...before.numbers, ...numbers.filter((one) => one >= before.upto)] : numbers,
+          }));
+        return !isGone;
+      })
+      .catch(() => undefined);
     return () => {
       isGone = true;
     };
-  }, [lines, hasFailed, total, known]);
-  return found;
+  }, [lines, rank, from, total, isLive]);
+  return rank === "" ? null : (known?.numbers ?? []);
 }
 
-async function search(
-  lines: Lines,
-  total: number,
-  fits: (line: Line) => boolean,
-  limit: number,
-  isGone: () => boolean,
-): Promise<number[]> {
-  const found: number[] = [];
-  for (let piece = 0; piece * PIECE < total && found.length < limit && !isGone(); piece++) {
-    for (const [offset, line] of (await lines.piece(piece, total)).entries()) if (fits(line)) found.push(piece * PIECE + offset);
-  }
-  return found.slice(0, limit);
+/** The first line that tells of a failure, of a run that did not end well. */
+function useFirstFailure(lines: Lines, run: RunDetails, total: number): Line | null {
+  const [found, setFound] = useState<Line | null>(null);
+  const hasFailed = run.state === "failed" || run.state === "crashed";
+  const isLive = useIsLive();
+  useEffect(() => {
+    if (!hasFailed || !isLive) return;
+    let isGone = false;
+    const tell = (numbers: number[]): boolean => {
+      const [first] = numbers;
+      if (first !== undefined)
+        lines.piece(Math.floor(first / PIECE), total).then(
+          (read) => !isGone && setFound(read[first % PIECE] ?? null),
+          () => undefined,
+        );
+      return first === undefined && !isGone;
+    };
+    lines.search({ failure: true }, 0, tell).catch(() => undefined);
+    return () => {
+      isGone = true;
+    };
+  }, [lines, hasFailed, total, isLive]);
+  return hasFailed ? found : null;
 }
 
-function LogSearch({ lines, total, onShow }: { lines: Lines; total: number; onShow: (line: number) => void }) {
+function LogSearch({ lines, rank, onShow }: { lines: Lines; rank: string; onShow: (line: number) => void }) {
   const t = useText();
   const [wanted, setWanted] = useState("");
   const [found, setFound] = useState<number[] | null>(null);
   const [at, setAt] = useState(0);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: new lines do not start the search again
+  const shown = useRef(onShow);
+  shown.current = onShow;
   useEffect(() => {
-    const needle = wanted.toLowerCase();
-    if (needle === "") return setFound(null);
+    setFound(null);
+    if (wanted === "") return;
     let isGone = false;
-    const timer = setTimeout(async () => {
-      const matches = await search(
-        lines,
-        total,
-        (line) => (line.line ?? "").toLowerCase().includes(needle),
-        MATCHES_MAX,
-        () => isGone,
-      ).catch(() => []);
-      if (isGone) return;
-      setFound(matches);
+    const timer = setTimeout(() => {
+      const matches: number[] = [];
+      const sought = { text: wanted, ...(rank ? { label: rank } : {}) };
+      const tell = (numbers: number[], isLast: boolean): boolean => {
+        if (isGone) return false;
+        if (matches.length === 0 && numbers[0] !== undefined) shown.current(numbers[0]);
+        matches.push(...numbers.slice(0, MATCHES_MAX - matches.length));
+        const isEnough = isLast || matches.length >= MATCHES_MAX;
+        if (isEnough) setFound(matches);
+        return !isEnough;
+      };
       setAt(0);
-      if (matches[0] !== undefined) onShow(matches[0]);
+      lines.search(sought, 0, tell).catch(() => setFound([]));
     }, 150);
     return () => {
       isGone = true;
       clearTimeout(timer);
     };
-  }, [wanted]);
+  }, [lines, rank, wanted]);
   const step = (by: number) => {
     if (!found || found.length === 0) return;
     const next = (at + by + found.length) % found.length;
@@ -216,6 +245,7 @@ function LogSearch({ lines, total, onShow }: { lines: Lines; total: number; onSh
         <>
           <span role="status" className="faint">
             {t.matches(found.length === 0 ? 0 : at + 1, found.length)}
+            {found.length >= MATCHES_MAX && "+"}
           </span>
           <Button kind="quiet" onClick={() => step(-1)} aria-label={t.previous}>
             ↑

@@ -1,34 +1,49 @@
 /** How a run went: from submitted to finished, what it was, and where its numbers ended. */
 import { lazy, Suspense } from "react";
-import { Ago, Duration, Facts, State } from "../parts/basic";
+import type { Story } from "../api/story";
+import { Facts, Problem } from "../parts/basic";
+import { Icon } from "../parts/icon";
 import { Link, pathOf } from "../router";
 import { useText } from "../text";
 import type { RunDetails, Where } from "./run";
-import { brief, endOf, plainConfig, plainSummary } from "./run_data";
-import { useItemOf } from "./run_item";
+import { brief, plainConfig, plainSummary } from "./run_data";
+import { GangMap } from "./run_gang";
+import { TimelinePanel } from "./run_timeline";
 
 const Glance = lazy(async () => ({ default: (await import("./run_charts")).Glance }));
 /** Curves that one sees before one asks for more. */
 const CURVES = 2;
 
-export function OverviewTab({ where, run }: { where: Where; run: RunDetails }) {
+export function OverviewTab({ where, run, story }: { where: Where; run: RunDetails; story: Story | undefined }) {
   const t = useText();
-  const from = useItemOf(where, run);
+  const item = story?.item;
   const summary = Object.entries(plainSummary(run.summaryMetrics));
   const config = Object.entries(plainConfig(run.config));
   return (
     <>
+      {item?.error && <Problem error={new Error(item.error.message)} />}
+      {item && !item.end && item.state !== "RUNNING" && (item.reason ?? item.waiting) && (
+        <div className="notice warn">
+          <Icon name="clock" />
+          <p>
+            <strong>{t.stillWaiting}:</strong> {item.reason ?? item.waiting}
+          </p>
+        </div>
+      )}
       <Suspense>
         <Glance where={where} run={run} count={CURVES} />
       </Suspense>
+      {item && <GangMap where={where} item={item} />}
       <div className="overview">
-        <Timeline where={where} run={run} from={from} />
+        {story && <TimelinePanel timeline={story.timeline} run={where.run} />}
         <section className="panel">
           <h2>{t.about}</h2>
           <Facts
             of={[
               [t.author, run.user?.username],
-              [t.queue, from && <Link to={pathOf("launch", where.entity, from.queue)}>{from.queue}</Link>],
+              [t.queue, item && <Link to={pathOf("launch", item.entity, item.queue)}>{item.queue}</Link>],
+              [t.priority, item && t.priorities[item.priority]],
+              [t.agent, item?.agent?.name],
               [t.host, run.host],
               [t.program, run.runInfo?.program && <code>{[run.runInfo.program, ...(run.runInfo.args ?? [])].join(" ")}</code>],
               ["Python", run.runInfo?.python],
@@ -59,41 +74,6 @@ function Pairs({ title, pairs, empty }: { title: string; pairs: [string, unknown
       ) : (
         <Facts of={pairs.map(([name, value]) => [name, <code key="value">{brief(value)}</code>])} />
       )}
-    </section>
-  );
-}
-
-/** Each step with its time, and between two the wait and what it was for. */
-function Timeline({ where, run, from }: { where: Where; run: RunDetails; from: ReturnType<typeof useItemOf> }) {
-  const t = useText();
-  const end = endOf(run);
-  const steps = [
-    ...(from ? [{ name: t.submitted, at: from.item.createdAt, wait: t.waitedInQueue }] : []),
-    { name: t.started, at: run.createdAt, wait: t.ran },
-    ...(end ? [{ name: <State name={run.state ?? ""} />, at: end, wait: "" }] : []),
-  ];
-  return (
-    <section className="panel timeline">
-      <h2>{t.timeline}</h2>
-      <ol aria-label={t.timelineOf(where.run)}>
-        {steps.map(({ name, at, wait }, index) => {
-          const next = steps[index + 1]?.at ?? null;
-          const isOpen = !next && !end && index === steps.length - 1;
-          return (
-            <li key={at + wait}>
-              <span className="step">{name}</span>
-              <span className="faint small">
-                <Ago at={at} />
-              </span>
-              {(next || isOpen) && (
-                <span className="wait">
-                  {isOpen ? t.runningFor : wait} <Duration from={at} to={next} />
-                </span>
-              )}
-            </li>
-          );
-        })}
-      </ol>
     </section>
   );
 }

@@ -22,7 +22,7 @@ export function Sidebar({ isOpen, path, values }: { isOpen: boolean; path: strin
   const is = (where: string) => (path === where || path.startsWith(`${where}/`) ? "page" : undefined);
   const change = (name: string) => {
     choose(name);
-    if (path !== "/launch") go("/");
+    if (path !== "/launch" && path !== "/cluster") go("/");
   };
   return (
     <aside className={`side ${isOpen ? "open" : ""}`}>
@@ -43,6 +43,9 @@ export function Sidebar({ isOpen, path, values }: { isOpen: boolean; path: strin
         </Link>
         <Link to="/launch" aria-current={is("/launch")}>
           <Icon name="queue" /> {t.queues}
+        </Link>
+        <Link to="/cluster" aria-current={is("/cluster")}>
+          <Icon name="cluster" /> {t.cluster}
         </Link>
         <h2>{t.projects}</h2>
         {projects.slice(0, PROJECTS_MAX).map(({ name }) => (

@@ -35,12 +35,17 @@ const TONES: Record<string, "good" | "bad" | "busy" | "wait" | "calm"> = {
   queued: "wait",
   pending: "wait",
   idle: "calm",
+  succeeded: "good",
+  unknown: "calm",
+  ready: "good",
+  cordoned: "wait",
+  lost: "bad",
 };
 
 export function State({ name }: { name: string }) {
   const t = useText();
   const key = name.toLowerCase();
-  const words: Record<string, string> = t.states;
+  const words: Record<string, string> = { ...t.phases, ...t.nodeStates, ...t.states };
   return (
     <span className={`state ${TONES[key] ?? "calm"}`}>
       <span className="dot" aria-hidden="true" />
@@ -109,7 +114,7 @@ setInterval(() => {
   for (const tick of ticks) tick(now());
 }, 1000);
 
-function useNow(): number {
+export function useNow(): number {
   const [time, setTime] = useState(now);
   useEffect(() => {
     ticks.add(setTime);

@@ -3,30 +3,43 @@ import { useEffect, useMemo, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { useText } from "../text";
+import { COLOURS } from "./colours";
 
 export type Line = { label: string; x: number[]; y: (number | null)[] };
-type Props = { title: string; lines: Line[]; isLog?: boolean; smoothing?: number; isTime?: boolean; unit?: string };
+export type Range = [from: number, to: number] | null;
+type Props = {
+  title: string;
+  lines: Line[];
+  isLog?: boolean;
+  smoothing?: number;
+  isTime?: boolean;
+  unit?: string;
+  /** The part of the horizontal axis that is looked at; all of it without one. */
+  range?: Range;
+  onRange?: (range: Range) => void;
+};
 
-/** Told apart by people who do not see all colours, on light and on dark. */
-export const COLOURS = ["#5c7cfa", "#e8590c", "#099268", "#c2255c", "#9c36b5", "#1098ad", "#a17b00", "#868e96"];
 const HEIGHT = 190;
 
-export function Chart({ title, lines, isLog = false, smoothing = 0, isTime = false, unit = "" }: Props) {
+export function Chart({ title, lines, isLog = false, smoothing = 0, isTime = false, unit = "", range = null, onRange }: Props) {
   const t = useText();
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>(null);
-  const data = useMemo(() => join(lines, smoothing), [lines, smoothing]);
-  const latest = useRef(data);
-  latest.current = data;
+  const data = useMemo(() => join(lines, smoothing, isLog), [lines, smoothing, isLog]);
+  const latest = useRef({ data, range, onRange });
+  latest.current = { data, range, onRange };
   const shape = JSON.stringify(lines.map((line) => line.label));
   useEffect(() => {
     if (!box.current) return;
     const made = new uPlot(
-      options(JSON.parse(shape), { isLog, isTime, unit, width: box.current.clientWidth }),
-      latest.current,
+      options(JSON.parse(shape), { isLog, isTime, unit, width: box.current.clientWidth }, (next) =>
+        latest.current.onRange?.(next),
+      ),
+      latest.current.data,
       box.current,
     );
     plot.current = made;
+    look(made, latest.current.range);
     const resize = new ResizeObserver(([entry]) => entry && made.setSize({ width: entry.contentRect.width, height: HEIGHT }));
     resize.observe(box.current);
     return () => {
@@ -37,9 +50,10 @@ export function Chart({ title, lines, isLog = false, smoothing = 0, isTime = fal
   }, [shape, isLog, isTime, unit]);
   useEffect(() => {
     const shown = plot.current;
-    // Whoever zoomed in keeps the part that they look at.
-    if (shown && shown.data !== data) shown.setData(data, !isZoomed(shown));
-  }, [data]);
+    if (!shown) return;
+    if (shown.data !== data) shown.setData(data, range === null);
+    look(shown, range);
+  }, [data, range]);
   const summary = lines.map((line) => `${line.label}: ${number(line.y.findLast((value) => value !== null))}`).join(", ");
   return (
     <figure className="chart">
@@ -52,14 +66,28 @@ export function Chart({ title, lines, isLog = false, smoothing = 0, isTime = fal
   );
 }
 
-const isZoomed = (plot: uPlot): boolean => {
-  const [x, scale] = [plot.data[0], plot.scales.x];
-  return x.length > 1 && scale !== undefined && ((scale.min ?? 0) > (x[0] as number) || (scale.max ?? 0) < (x.at(-1) as number));
-};
+/** Whoever zoomed in keeps the part that they look at. */
+function look(plot: uPlot, range: Range): void {
+  const x = plot.data[0];
+  const [min, max] = range ?? [x[0] ?? 0, x.at(-1) ?? 0];
+  const { x: now } = plot.scales;
+  if (min < max && (now?.min !== min || now?.max !== max)) plot.setScale("x", { min, max });
+}
 
-function join(lines: Line[], smoothing: number): uPlot.AlignedData {
-  const tables = lines.map((line): uPlot.AlignedData => [line.x, smooth(line.y, smoothing)]);
+function join(lines: Line[], smoothing: number, isLog: boolean): uPlot.AlignedData {
+  const placed = (values: (number | null)[]) => (isLog ? logarithmic(values) : values);
+  const tables = lines.map((line): uPlot.AlignedData => [line.x, placed(smooth(line.y, smoothing))]);
   return tables.length === 0 ? [[]] : uPlot.join(tables);
+}
+
+/** How many powers of ten a log axis has room for; what is further below the highest value is as good as zero. */
+const DECADES_MAX = 12;
+
+/** What is not above zero has no place on a log axis. */
+function logarithmic(values: (number | null)[]): (number | null)[] {
+  const highest = values.reduce<number>((most, value) => Math.max(most, value ?? 0), 0);
+  const least = highest / 10 ** DECADES_MAX;
+  return values.map((value) => (value !== null && value > least ? value : null));
 }
 
 /** An exponential moving average, without the pull towards zero at its beginning. */
@@ -84,7 +112,9 @@ export const number = (value: unknown): string =>
       ).format(value)
     : "–";
 
-function options(labels: string[], look: { isLog: boolean; isTime: boolean; unit: string; width: number }): uPlot.Options {
+type Look = { isLog: boolean; isTime: boolean; unit: string; width: number };
+
+function options(labels: string[], look: Look, onRange: (range: Range) => void): uPlot.Options {
   const style = getComputedStyle(document.documentElement);
   const colour = (name: string) => style.getPropertyValue(name);
   const probe = document.createElement("i");
@@ -106,7 +136,28 @@ function options(labels: string[], look: { isLog: boolean; isTime: boolean; unit
     height: HEIGHT,
     padding: [8, 8, 0, 0],
     legend: { show: labels.length > 1, live: false },
-    cursor: { sync: { key: "run" }, points: { size: 6 }, drag: { x: true, y: false } },
+    cursor: {
+      sync: { key: "run" },
+      points: { size: 6 },
+      drag: { x: true, y: false, setScale: false },
+      bind: {
+        dblclick: () => () => {
+          onRange(null);
+          return null;
+        },
+      },
+    },
+    hooks: {
+      setSelect: [
+        (plot) => {
+          const { left, width } = plot.select;
+          if (width > 1 && plot.data[0].length > 1) {
+            onRange([plot.posToVal(left, "x"), plot.posToVal(left + width, "x")]);
+            plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+          }
+        },
+      ],
+    },
     scales: { x: { time: look.isTime }, y: look.isLog ? { distr: 3 } : {} },
     axes: [
       { ...axis, size: 28 },

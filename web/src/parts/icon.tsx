@@ -26,6 +26,8 @@ const SHAPES = {
   out: "M10 5H5v14h5M14 8l4 4-4 4M18 12H9",
   code: "M8 7l-5 5 5 5M16 7l5 5-5 5",
   home: "M4 11l8-7 8 7M6 10v10h12V10",
+  node: "M4 5h16v6H4zM4 13h16v6H4zM7.5 8h.1M7.5 16h.1M11 8h6M11 16h6",
+  cluster: "M4 4h6v6H4zM14 4h6v6h-6zM4 14h6v6H4zM14 14h6v6h-6z",
 } as const;
 
 export type IconName = keyof typeof SHAPES;

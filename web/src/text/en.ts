@@ -1,4 +1,5 @@
 /** English, from which the other languages take their shape. */
+import { enRun } from "./run";
 
 type Schema = { type: "string" | "integer" | "number" | "boolean"; minimum?: number; maximum?: number; enum?: unknown[] };
 const s = (count: number) => (count === 1 ? "" : "s");
@@ -273,4 +274,5 @@ export const en = {
   whereTo: "Where to",
   willWait: "will wait for an agent",
   zoomHint: "Drag across a chart to zoom in, double-click to see all of it.",
+  ...enRun,
 };

@@ -1,5 +1,6 @@
 /** 한국어 */
 import type { Text } from ".";
+import { koRun } from "./run";
 
 const types = { string: "문자열", integer: "정수", number: "실수", boolean: "참/거짓" };
 
@@ -268,4 +269,5 @@ export const ko: Text = {
   whereTo: "어디로",
   willWait: "에이전트를 기다림",
   zoomHint: "차트를 드래그하면 확대되고, 두 번 클릭하면 전체가 보입니다.",
+  ...koRun,
 };

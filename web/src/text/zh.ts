@@ -1,5 +1,6 @@
 /** 中文 */
 import type { Text } from ".";
+import { zhRun } from "./run";
 
 const types = { string: "字符串", integer: "整数", number: "浮点数", boolean: "布尔值" };
 
@@ -267,4 +268,5 @@ export const zh: Text = {
   whereTo: "目标",
   willWait: "将等待代理",
   zoomHint: "在图表上拖动可放大，双击查看全部。",
+  ...zhRun,
 };

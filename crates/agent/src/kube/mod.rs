@@ -1,6 +1,6 @@
 //! The Kubernetes runner: any kind, by discovery, on the agent's own cluster or on one that a queue names.
 
-mod calls;
+pub mod calls;
 mod deeds;
 mod sight;
 mod view;
@@ -175,6 +175,11 @@ impl KubeRunner {
         let client = connect(file.as_deref(), context.as_deref()).await.map_err(Failure::Refused)?;
         let cluster = Cluster::new(client, &self.terms);
         Ok(self.named.lock().entry((file, context)).or_insert(cluster).clone())
+    }
+
+    /// The agent's own cluster, where it has one.
+    pub fn own_client(&self) -> Option<Client> {
+        self.own.as_ref().map(|cluster| cluster.client.clone())
     }
 
     /// Whether something of this item is there.

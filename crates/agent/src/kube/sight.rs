@@ -81,7 +81,7 @@ fn place(object: &Value, pods: &[Value]) -> Value {
     let mut rows: Vec<(u64, Value)> = Vec::new();
     for pod in pods {
         let rank = ranks::rank(object, pod);
-        let row = json!({ "rank": rank.number, "role": rank.role, "pod": rank.pod, "node": pod["spec"]["nodeName"],
+        let row = json!({ "rank": rank.number, "role": rank.role, "label": rank.label, "pod": rank.pod, "node": pod["spec"]["nodeName"],
             "phase": pod["status"]["phase"], "gpus": gpus(pod), "devices": devices(pod) });
         rows.push((rank.number.unwrap_or(u64::MAX), row));
     }

@@ -51,6 +51,9 @@ pub trait NodeDoor: Send + Sync + 'static {
     /// What the whole machine uses; none until it was measured.
     fn usage(&self) -> Option<Usage>;
 
+    /// How the machine's GPUs do, as JSON; none where nothing measures them.
+    fn gpu_usage(&self) -> Option<String>;
+
     /// What the running containers of a pod use, by name; empty until all of them were measured.
     fn pod_usage(&self, pod_uid: &str) -> BTreeMap<String, Usage>;
 }

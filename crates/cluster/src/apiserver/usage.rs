@@ -13,6 +13,7 @@ use volley_api::kube::schema::{StructRef, json as schemas};
 use volley_api::kube::selector::{FieldSelector, LabelSelector};
 use volley_api::kube::status::ApiError;
 use volley_api::kube::{text, time};
+use volley_plan::agent::picture::GPU_USAGE;
 
 pub const GROUP: &str = "metrics.k8s.io";
 
@@ -92,6 +93,9 @@ impl ApiServer {
         let (Some(stored), Some(usage)) = (stored, usage) else { return Vec::new() };
         let mut metrics = measured(&stored, &usage, call);
         metrics["usage"] = amounts(&usage);
+        if let Some(gpus) = node.gpu_usage() {
+            metrics["metadata"]["annotations"] = json!({ GPU_USAGE: gpus });
+        }
         vec![metrics]
     }
 

@@ -98,6 +98,10 @@ impl NodeDoor for Access {
         self.usage.node()
     }
 
+    fn gpu_usage(&self) -> Option<String> {
+        self.usage.gpus()
+    }
+
     fn pod_usage(&self, pod_uid: &str) -> BTreeMap<String, Usage> {
         self.usage.pod(pod_uid)
     }

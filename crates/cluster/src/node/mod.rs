@@ -254,6 +254,8 @@ impl Node {
         tasks.spawn(until(stop.clone(), watch_limits(parts.clone())));
         let sampler = Arc::new(usage::Sampler::default());
         tasks.spawn(sampler.clone().run(parts.clone(), stop.clone()));
+        let measured = parts.clone();
+        tasks.spawn(until(stop.clone(), sampler.clone().watch_gpus(move || measured.gpus.usage())));
         server.set_node(Arc::new(access::Access::new(&parts.machine.name, parts.clone(), sampler.clone())));
         let node = Arc::new(Node { parts: parts.clone() });
         let images = parts.keeper.shown.clone();

@@ -4,6 +4,7 @@
 //! something can be told within seconds; later every `INTERVAL`. Nothing is asked of anybody while there are no pods.
 
 use super::Handles;
+use super::gpus::GpuUsage;
 use crate::apiserver::node_door::Usage;
 use crate::runtime::client::{Pod, RuntimeError};
 use crate::runtime::wire::FaultKind;
@@ -76,6 +77,8 @@ struct Readings {
 #[derive(Default)]
 pub struct Sampler {
     readings: Mutex<Readings>,
+    /// How the GPUs do, as JSON; none where they are pretended.
+    gpus: Mutex<Option<String>>,
 }
 
 impl Sampler {
@@ -90,6 +93,24 @@ impl Sampler {
         let containers = readings.pods.get(uid).into_iter().flatten();
         let usages: Option<_> = containers.map(|(name, one)| Some((name.clone(), one.series.usage()?))).collect();
         usages.unwrap_or_default()
+    }
+
+    pub fn gpus(&self) -> Option<String> {
+        self.gpus.lock().clone()
+    }
+
+    /// Asks the driver how its GPUs do, for as long as the node runs; there is nothing to ask of pretended ones.
+    pub async fn watch_gpus(self: Arc<Self>, read: impl Fn() -> Vec<GpuUsage> + Clone + Send + 'static) {
+        let mut ticks = tokio::time::interval(INTERVAL.unsigned_abs());
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let Ok(gpus) = tokio::task::spawn_blocking(read.clone()).await else { return };
+            if gpus.iter().all(|gpu| gpu.is_fake) {
+                return;
+            }
+            *self.gpus.lock() = serde_json::to_string(&gpus).ok();
+        }
     }
 
     /// Measures until told to stop.

@@ -645,7 +645,8 @@ impl Worker {
         if !is_due {
             return;
         }
-        let status = status::status(&self.pod, &self.seen, &self.parts.machine.host_facts(), Timestamp::now());
+        let mut status = status::status(&self.pod, &self.seen, &self.parts.machine.host_facts(), Timestamp::now());
+        status::tell_devices(&mut status, &self.pod, &self.granted);
         if let Some(patch) = status::patch(&self.pod, &status) {
             self.busy.insert("status");
             self.deeds.report(&self.pod, patch);

@@ -3,6 +3,7 @@
 use super::conditions::Facts;
 use super::container_status::{View, never_located};
 use super::course::{Course, Ending, course};
+use super::devices::GPU;
 use super::phase::phase;
 use super::seen::Seen;
 use super::{
@@ -11,8 +12,11 @@ use super::{
 };
 use crate::control::{difference, to_value};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, ContainerState, ContainerStatus, HostIP, Pod, PodIP, PodStatus};
+use k8s_openapi::api::core::v1::{
+    Container, ContainerState, ContainerStatus, HostIP, Pod, PodIP, PodStatus, ResourceHealth, ResourceStatus,
+};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 const DEADLINE_MESSAGE: &str = "Pod was active on the node longer than the specified deadline";
 
@@ -46,6 +50,28 @@ pub fn status(pod: &Pod, seen: &Seen, host: &HostFacts, now: Timestamp) -> PodSt
     let statuses = all_statuses(&status);
     status.conditions = Some(Facts { pod, seen, phase: &meant, statuses: &statuses, now }.conditions());
     status
+}
+
+/// Says which devices each container has, by the names of the pod's containers; what was said stays when they are given back.
+pub fn tell_devices(status: &mut PodStatus, pod: &Pod, granted: &BTreeMap<String, Vec<String>>) {
+    let stored = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
+    for container in status.container_statuses.iter_mut().flatten() {
+        let devices = granted.get(&container.name).filter(|devices| !devices.is_empty());
+        container.allocated_resources_status = match devices {
+            Some(devices) => Some(vec![ResourceStatus {
+                name: GPU.to_owned(),
+                resources: Some(devices.iter().map(|id| health(id)).collect()),
+            }]),
+            None => {
+                let known = stored.iter().find(|known| known.name == container.name);
+                known.and_then(|known| known.allocated_resources_status.clone())
+            }
+        };
+    }
+}
+
+fn health(id: &str) -> ResourceHealth {
+    ResourceHealth { health: Some("Healthy".to_owned()), resource_id: id.to_owned(), ..ResourceHealth::default() }
 }
 
 /// A status as the wire has it: times that are not known are `null`, as Go writes them (K-POD-1).

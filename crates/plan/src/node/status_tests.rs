@@ -2,8 +2,10 @@
 
 use super::pretend::{Machine, at, make_pod};
 use super::seen::{Eviction, ProbeKind, Rejection, Seen};
-use super::status::{HostFacts, status};
+use super::status::{HostFacts, status, tell_devices};
+use k8s_openapi::api::core::v1::PodStatus;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Each condition as `Type=Status Reason: message`, without what is not there.
 fn conditions(machine: &Machine) -> Vec<String> {
@@ -312,4 +314,25 @@ fn host_network_pods_have_the_hosts_addresses() {
     let host = HostFacts { addresses: vec!["192.0.2.7".to_owned()] };
     let made = status(&pod, &Seen::default(), &host, at(0));
     assert_eq!((made.pod_ip.as_deref(), made.host_ip.as_deref()), (Some("192.0.2.7"), Some("192.0.2.7")));
+}
+
+#[test]
+fn a_container_says_which_devices_it_has_also_after_they_were_given_back() {
+    let mut machine = running(one("Never"));
+    let granted = BTreeMap::from([("c".to_owned(), vec!["GPU-1".to_owned()])]);
+    let told = |machine: &Machine, granted: &BTreeMap<String, Vec<String>>| {
+        let mut told = machine.pod.status.clone().unwrap();
+        told.container_statuses.iter_mut().flatten().for_each(|each| each.allocated_resources_status = None);
+        tell_devices(&mut told, &machine.pod, granted);
+        told
+    };
+    let held = told(&machine, &granted);
+    let devices = |status: &PodStatus| {
+        let containers = status.container_statuses.clone().unwrap_or_default();
+        serde_json::to_value(&containers[0].allocated_resources_status).unwrap()
+    };
+    let expected = json!([{ "name": "nvidia.com/gpu", "resources": [{ "health": "Healthy", "resourceID": "GPU-1" }] }]);
+    assert_eq!(devices(&held), expected);
+    machine.pod.status = Some(held);
+    assert_eq!(devices(&told(&machine, &BTreeMap::new())), expected);
 }

@@ -3,6 +3,7 @@
 pub mod branch;
 pub mod console;
 pub mod filter;
+pub mod find;
 pub mod history;
 pub mod lenient;
 pub mod lines;

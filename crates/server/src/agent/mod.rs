@@ -1,5 +1,6 @@
 //! Launch agents, as they present themselves to the server.
 
+pub mod cluster;
 pub mod graphql;
 pub mod store;
 

@@ -4,7 +4,7 @@
 //! schema, and what is not in the table does not exist, so the two cannot disagree.
 
 use super::{blob, fallback, graphql, health, not_found, openapi, page};
-use crate::{Shared, events, people, queue, run};
+use crate::{Shared, agent, events, people, queue, run};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::handler::Handler;
@@ -202,6 +202,9 @@ fn work() -> Vec<Route> {
     use Verb::{Get, Post, Put};
     let access = "/api/v1/queues/{entity}/{queue}/access";
     let logs = "/api/v1/runs/{entity}/{project}/{run}/logs";
+    let lines = "/api/v1/runs/{entity}/{project}/{run}/lines";
+    let search = "/api/v1/runs/{entity}/{project}/{run}/lines/search";
+    let story = "/api/v1/runs/{entity}/{project}/{run}/story";
     let files = "/api/v1/runs/{entity}/{project}/{run}/files/{*name}";
     vec![
         route(Get, "/api/v1/events", Known, "What happens, as server-sent events", events::stream::follow)
@@ -220,20 +223,29 @@ fn work() -> Vec<Route> {
             .query("limit: integer?"),
         route(Get, logs, Known, "The console of a run, as text", run::rest::logs)
             .query("tail: integer?, from: integer?, follow: boolean?"),
+        route(Get, lines, Known, "Lines of a run's console, from one on", run::find::range)
+            .query("from: integer?, count: integer?"),
+        route(Get, search, Known, "Which lines of a run's console fit", run::find::search)
+            .query("from: integer?, text: string?, label: string?, failure: boolean?, limit: integer?"),
+        route(Get, story, Known, "What a run was launched from, and its timeline", queue::story::of_run),
         route(Get, files, Known, "A file of a run", run::rest::file),
+        route(Get, "/api/v1/clusters", Known, "Clusters as their agents see them", agent::cluster::list)
+            .query("entity: string?"),
     ]
 }
 
 /// What our own agent asks for beside W&B's operations, and what people ask of one item.
 fn agents() -> Vec<Route> {
     use Door::Known;
-    use Verb::{Get, Post};
+    use Verb::{Get, Post, Put};
     use queue::serve;
     let item = "/api/v1/items/{item}";
     vec![
         route(Get, "/api/v1/agents/{agent}/items", Known, "What an agent has to know of its queues", serve::list),
         route(Post, "/api/v1/agents/{agent}/take", Known, "Take what waits, for a minute", serve::take)
             .body("queue: string, limit: integer?"),
+        route(Put, "/api/v1/agents/{agent}/cluster", Known, "How an agent sees its cluster", agent::cluster::tell)
+            .body("cluster: string, picture: object"),
         route(Get, item, Known, "An item: where it is, and why it waits", serve::show),
         route(Post, "/api/v1/items/{item}/stop", Known, "Ask for an item's end", serve::stop),
         route(

@@ -1,6 +1,6 @@
 //! Items in the database. `plan::queue::item` decides; here the row is locked, and what was decided written.
 
-use super::Queue;
+use super::{Queue, story};
 use crate::args;
 use crate::database::{Database, Dialect, Result, Row, Write};
 use crate::events::{self, Event};
@@ -98,8 +98,8 @@ pub async fn insert(write: &mut Write, queue: &Queue, resolved: &Resolved, user:
     ];
     let id = write.one(sql, args).await?.get("id")?;
     let attempt = resolved.attempt;
-    tell(write, Told { audience: queue.audience(), item: id, queue: queue.id, attempt, state: State::Pending }, now)
-        .await?;
+    let told = Told { audience: queue.audience(), item: id, queue: queue.id, attempt, state: State::Pending };
+    announce(write, &told, now).await?;
     Ok(id)
 }
 
@@ -187,6 +187,24 @@ pub async fn of_interest(database: &Database, queue: i64, since: Timestamp) -> R
     rows.extend(database.all(items(waiting), args![queue, WAITING_TOLD_MAX]).await?);
     rows.extend(database.all(items(ended), args![queue, HELD_MAX, since]).await?);
     rows.iter().map(read).collect()
+}
+
+/// The item that a run was last launched from.
+pub async fn latest_of_run(database: &Database, run: i64) -> Result<Option<Item>> {
+    let sql = items("WHERE i.run_id = $1 ORDER BY i.id DESC LIMIT 1");
+    database.maybe(sql, args![run]).await?.map(|row| read(&row)).transpose()
+}
+
+/// What agents of a queue have in hand.
+pub async fn held(database: &Database, queue: i64) -> Result<Vec<Item>> {
+    let sql = items("WHERE i.queue_id = $1 AND i.state IN ('LEASED', 'CLAIMED', 'RUNNING') ORDER BY i.id LIMIT $2");
+    database.all(sql, args![queue, HELD_MAX]).await?.iter().map(read).collect()
+}
+
+/// The first of what waits in a queue.
+pub async fn first_waiting(database: &Database, queue: i64, limit: usize) -> Result<Vec<Item>> {
+    let sql = items("WHERE i.queue_id = $1 AND i.state = 'PENDING' ORDER BY i.rank, i.id LIMIT $2");
+    database.all(sql, args![queue, limit]).await?.iter().map(read).collect()
 }
 
 /// The items of a run that have not ended.
@@ -342,7 +360,13 @@ pub struct Told {
     pub state: State,
 }
 
+/// Notes and tells of a new state.
 pub async fn tell(write: &mut Write, told: Told, now: Timestamp) -> Result<()> {
+    story::add(write, &told, None, now).await?;
+    announce(write, &told, now).await
+}
+
+async fn announce(write: &mut Write, told: &Told, now: Timestamp) -> Result<()> {
     let id = ids::encode("RunQueueItem", told.item);
     let queue = ids::encode("RunQueue", told.queue);
     let body = serde_json::json!({ "state": told.state.name(), "queue": queue.as_str(), "attempt": told.attempt + 1 });

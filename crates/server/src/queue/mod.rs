@@ -13,6 +13,7 @@ pub mod rest;
 pub mod serve;
 pub mod stop;
 pub mod store;
+pub mod story;
 pub mod told;
 
 use crate::Shared;

@@ -3,10 +3,10 @@
 //!
 //! Whoever holds an older lease is told `{"ok": false}`, and has nothing more to do with the item.
 
-use super::items::{self, Item, Report};
+use super::items::{self, Item, Report, Told};
 use super::stop::{self, Verdict};
 use super::told::Teller;
-use super::{Queue, expect_item, mutation, store};
+use super::{Queue, expect_item, mutation, store, story};
 use crate::agent::{self, Agent};
 use crate::args;
 use crate::database::Write;
@@ -24,7 +24,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use volley_plan::people::{Deed, Role};
-use volley_plan::queue::item::{self, Answer, End};
+use volley_plan::queue::item::{self, Answer, End, State as ItemState};
 use volley_plan::run::state::State as RunState;
 
 /// What one agent takes at once; more would only wait in its hands.
@@ -264,7 +264,12 @@ pub async fn requeue(
     let done = items::settle(&mut write, &item, answer, now).await?;
     if is_done {
         let sql = "UPDATE items SET waiting = $2, place = NULL WHERE id = $1";
-        write.run(sql, args![item.id, Some(asked.reason).filter(|reason| !reason.is_empty())]).await?;
+        let reason = Some(asked.reason).filter(|reason| !reason.is_empty());
+        if reason.is_some() {
+            let told = Told { attempt: asked.attempt, ..item.told(ItemState::Pending) };
+            story::add(&mut write, &told, reason.as_deref(), now).await?;
+        }
+        write.run(sql, args![item.id, reason]).await?;
     }
     finish(&shared, write, done).await
 }
@@ -338,6 +343,11 @@ pub async fn note(
     }
     let body = json!({ "waiting": note.waiting, "has_place": note.place.is_some() });
     if let Some(waiting) = note.waiting {
+        if waiting.is_some() && waiting != item.waiting {
+            // What became of its state just now is a step of its own.
+            let state = if note.state.is_some() { ItemState::Running } else { item.life.state };
+            story::add(&mut write, &item.told(state), waiting.as_deref(), now).await?;
+        }
         write.run("UPDATE items SET waiting = $2 WHERE id = $1", args![item.id, waiting]).await?;
     }
     let text = |value: Option<Value>| value.map(|value| value.to_string());

@@ -1,7 +1,7 @@
 //! How an item is told to agents and people, as JSON.
 
 use super::items::{self, Item};
-use super::{Config, Queue, store};
+use super::{Config, Queue, store, story};
 use crate::database::{Database, Result};
 use crate::graphql::scalars::date_text;
 use crate::{agent, args, ids, run};
@@ -109,6 +109,16 @@ impl<'a> Teller<'a> {
             let run = run::store::by_id(self.database, run).await?;
             told["exit_code"] = json!(run.and_then(|run| run.exit_code));
         }
+        let reason = told["reason"].as_str().or(item.waiting.as_deref());
+        told["timeline"] = story::timeline(self.database, item, reason).await?;
+        Ok(told)
+    }
+
+    /// What waits, with its place and its reason.
+    pub async fn waiting(&self, item: &Item, is_served: bool) -> Result<Value> {
+        let mut told = self.short(item);
+        told["name"] = item.spec()["name"].clone();
+        self.add_wait(&mut told, item, is_served).await?;
         Ok(told)
     }
 

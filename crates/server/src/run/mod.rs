@@ -2,6 +2,7 @@
 
 pub mod branch;
 pub mod chart;
+pub mod find;
 pub mod graphql;
 pub mod sharing;
 pub mod lines;
