@@ -1,7 +1,8 @@
 //! The web page: files that `make web` built and `build.rs` made a part of the program.
 //!
 //! Files with a hash in their names are kept by browsers for good; the page that names them is asked for every time. Any
-//! other path that a browser opens is a place inside the page, and gets the page itself.
+//! other path that a browser opens is a place inside the page, and gets the page itself. A program built for trying out takes the
+//! page from the folder that `VOLLEY_PAGE` names, so that a change of the page needs no new program.
 
 use crate::fault::Fault;
 use axum::body::Body;
@@ -9,6 +10,9 @@ use axum::response::{IntoResponse as _, Response};
 use flate2::read::GzDecoder;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use std::io::Read as _;
+use std::path::Path;
+use std::sync::LazyLock;
+use std::{env, fs, io};
 
 include!(concat!(env!("OUT_DIR"), "/page.rs"));
 
@@ -35,17 +39,45 @@ fn answer(method: &Method, path: &str, headers: &HeaderMap) -> Response {
     if method != Method::GET && method != Method::HEAD {
         return missing();
     }
-    if let Some(file) = FILES.iter().find(|file| file.path == path.trim_start_matches('/')) {
+    let files = *SERVED;
+    if let Some(file) = files.iter().find(|file| file.path == path.trim_start_matches('/')) {
         return send(file, headers);
     }
     let is_browser = headers.get(header::ACCEPT).is_some_and(|accept| accept.as_bytes().starts_with(b"text/html"));
     if !is_browser || MACHINES.iter().any(|machine| path.starts_with(machine)) {
         return missing();
     }
-    match FILES.iter().find(|file| file.path == "index.html") {
+    match files.iter().find(|file| file.path == "index.html") {
         Some(page) => send(page, headers),
         None => protected(Response::new(Body::from(UNBUILT)), "text/html; charset=utf-8"),
     }
+}
+
+static SERVED: LazyLock<&'static [File]> = LazyLock::new(|| match env::var_os("VOLLEY_PAGE") {
+    Some(folder) if cfg!(debug_assertions) => {
+        let mut files = Vec::new();
+        if let Err(error) = gather(Path::new(&folder), "", &mut files) {
+            tracing::error!(%error, ?folder, "the folder of the page cannot be read");
+        }
+        files.leak()
+    }
+    _ => FILES,
+});
+
+/// Reads a folder that `web/tools/pack.mjs` filled: every file as `.br` and as `.gz`.
+fn gather(folder: &Path, inside: &str, files: &mut Vec<File>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = format!("{inside}{}", entry.file_name().to_string_lossy());
+        if entry.path().is_dir() {
+            gather(&entry.path(), &format!("{name}/"), files)?;
+        } else if let Some(path) = name.strip_suffix(".br") {
+            let brotli = fs::read(entry.path())?.leak();
+            let gzip = fs::read(entry.path().with_extension("gz"))?.leak();
+            files.push(File { path: path.to_owned().leak(), brotli, gzip });
+        }
+    }
+    Ok(())
 }
 
 fn missing() -> Response {
