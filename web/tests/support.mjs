@@ -1,11 +1,12 @@
 // A real `volley server` and a real browser for the tests, and the few requests by which tests make what the page shows.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { promisify } from "node:util";
 import { chromium } from "playwright-core";
 
 /** Generous, because machines that build are busy; a test that waits longer has found a fault. */
@@ -69,6 +70,46 @@ export class Server {
   }
 }
 
+/** A whole `volley up`: cluster, operator, server and agent, with four pretended GPUs. */
+export class Up extends Server {
+  static async start() {
+    const up = new Up();
+    up.home = mkdtempSync(join(tmpdir(), "volley-web-up-"));
+    up.agents = [];
+    up.env = { ...process.env, VOLLEY_HOME: up.home, KUBECONFIG: join(up.home, "kubeconfig") };
+    const options = ["--listen", "127.0.0.1:0", "--server-listen", "127.0.0.1:0", "--fake-gpus", "4"];
+    const { stdout, stderr } = await promisify(execFile)(VOLLEY, ["up", ...options], { env: up.env });
+    const told = stdout + stderr;
+    up.url = /^server +(http:\S+)/m.exec(told)[1];
+    up.link = /http:\S+\/signin\?token=\w+/.exec(told)[0];
+    up.key = readFileSync(join(up.home, "server/api-key"), "utf8").trim();
+    return up;
+  }
+
+  /** Starts an agent by the command that the page shows. */
+  serve(command) {
+    const [program, ...args] = command.trim().split(/\s+/);
+    assert.equal(program, "volley");
+    // Each agent has a home of its own, as it has on another machine.
+    const home = mkdtempSync(join(this.home, "agent-"));
+    const env = { ...this.env, VOLLEY_HOME: home, VOLLEY_API_KEY: this.key };
+    const agent = spawn(VOLLEY, [...args, "-j", "4"], { env, stdio: ["ignore", "ignore", "pipe"] });
+    agent.stderr.on("data", (data) => process.env.LOUD && process.stderr.write(data));
+    this.agents.push(agent);
+  }
+
+  async end() {
+    for (const agent of this.agents) {
+      if (agent.exitCode !== null) continue;
+      const ended = once(agent, "exit");
+      agent.kill("SIGTERM");
+      await ended;
+    }
+    await promisify(execFile)(VOLLEY, ["down", "--purge"], { env: this.env });
+    rmSync(this.home, { recursive: true, force: true });
+  }
+}
+
 export async function startBrowser() {
   return chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
 }
@@ -115,11 +156,24 @@ export async function enter(page, server) {
   assert.ok(answer.ok(), await answer.text());
 }
 
+export const heading = (page, name) => page.getByRole("heading", { level: 1, name, exact: true });
+export const row = (page, text) => page.getByRole("row").filter({ hasText: text });
+
+/** Fills the launch drawer with an image, from the queue's page. */
+export async function launch(page, { image, project = "mnist" }) {
+  await page.getByRole("button", { name: "Launch", exact: true }).first().click();
+  await page.getByRole("textbox", { name: "Image" }).fill(image);
+  await page.getByLabel("Project", { exact: true }).fill(project);
+}
+
 /** Pastes over what an editor holds. */
 export async function write(page, label, text) {
   await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
   await page.evaluate((text) => navigator.clipboard.writeText(text), text);
-  await page.getByRole("textbox", { name: label }).click();
+  // A drawer is over the page, which may have an editor of the same name.
+  const drawer = page.getByRole("dialog");
+  const place = (await drawer.count()) > 0 ? drawer : page;
+  await place.getByRole("textbox", { name: label }).click();
   await page.keyboard.press("ControlOrMeta+a");
   await page.keyboard.press("ControlOrMeta+v");
 }
