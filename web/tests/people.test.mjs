@@ -83,6 +83,7 @@ test("somebody sets a password, signs out, signs in with it, and is refused with
   await page.getByRole("button", { name: "Set password" }).click();
   await page.getByText("The password is set.").waitFor();
   await page.getByRole("button", { name: "Sign out" }).click();
+  await heading(page, "Sign in to Volley").waitFor();
   await page.getByText("Password", { exact: true }).click();
   await page.getByLabel("User name").fill("dora");
   await page.locator("input[type=password]").fill("another long secret");

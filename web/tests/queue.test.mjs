@@ -70,7 +70,7 @@ test("those that wait are told their place, the reason and when they may start",
   await row(page, "job-0").getByText("Running").waitFor();
   await row(page, "job-2").getByText("no. 1 in line").waitFor();
   await row(page, "job-3")
-    .getByText(/starts in about/)
+    .getByText(/starts in ~/)
     .waitFor();
   // All of an item is one click away.
   await row(page, "job-5").getByRole("button", { name: "job-5", exact: true }).click();

@@ -91,7 +91,7 @@ export default function CreateQueue({ onClose }: { onClose: () => void }) {
             </label>
           ))}
         </fieldset>
-        <div className="columns">
+        <div className="columns thirds">
           <TextField label={t.queueName} value={form.name} onText={(name) => change({ name })} required maxLength={64} />
           <SelectField
             label={t.entity}

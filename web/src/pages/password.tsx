@@ -31,7 +31,8 @@ export function Password() {
           save.mutate();
         }}
       >
-        <input className="sr-only" autoComplete="username" value={username} readOnly tabIndex={-1} aria-label={t.username} />
+        {/* Browsers that keep passwords ask for whom. */}
+        <input hidden autoComplete="username" value={username} readOnly />
         <TextField
           label={t.currentPassword}
           type="password"

@@ -46,18 +46,18 @@ export function ItemsTable({ entity, queue, items }: Props) {
     {
       isName: true,
       title: t.run,
-      width: 2.2,
+      width: 2,
       by: titleOf,
       show: (item) => <Title item={item} entity={entity} onTell={() => setTold(item.id)} />,
     },
     {
       title: t.status,
-      width: 2.2,
+      width: 2.9,
       by: (item) => shownState(item, isActive),
       show: (item) => <Status item={item} isActive={isActive} standing={places.get(item.id)} onTell={() => setTold(item.id)} />,
     },
-    { title: t.values, width: 1.2, show: (item) => <Values item={item} /> },
-    { title: t.author, width: 0.9, by: (item) => specOf(item).author, show: (item) => specOf(item).author },
+    { title: t.values, width: 1.1, show: (item) => <Values item={item} /> },
+    { title: t.author, width: 0.8, by: (item) => specOf(item).author, show: (item) => specOf(item).author },
     ...(queue.prioritizationMode === "V0"
       ? [
           {
@@ -68,10 +68,10 @@ export function ItemsTable({ entity, queue, items }: Props) {
           },
         ]
       : []),
-    { title: t.submitted, width: 0.9, by: (item) => item.createdAt, show: (item) => <Ago at={item.createdAt} /> },
+    { title: t.submitted, width: 1, by: (item) => item.createdAt, show: (item) => <Ago at={item.createdAt} /> },
     {
       title: t.duration,
-      width: 0.8,
+      width: 0.85,
       isNumber: true,
       by: (item) => item.startedAt && Date.parse(item.startedAt) - Date.parse(item.endedAt ?? "9999-01-01"),
       show: (item) => <Duration from={item.startedAt} to={item.endedAt} />,

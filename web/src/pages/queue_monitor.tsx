@@ -104,8 +104,8 @@ function Curves({ load: { overTime }, hasGpus }: { load: Figures["load"]; hasGpu
   }, [overTime, t]);
   return (
     <div className="charts">
-      <Chart title={t.overTime} lines={[...work]} isTime />
-      {hasGpus && <Chart title={t.gpusHeld} lines={[...gpus]} isTime />}
+      <Chart title={t.overTime} lines={[...work]} isTime isCount />
+      {hasGpus && <Chart title={t.gpusHeld} lines={[...gpus]} isTime isCount />}
     </div>
   );
 }

@@ -5,13 +5,21 @@ import "uplot/dist/uPlot.min.css";
 import { useText } from "../text";
 
 export type Line = { label: string; x: number[]; y: (number | null)[] };
-type Props = { title: string; lines: Line[]; isLog?: boolean; smoothing?: number; isTime?: boolean; unit?: string };
+type Props = {
+  title: string;
+  lines: Line[];
+  isLog?: boolean;
+  smoothing?: number;
+  isTime?: boolean;
+  unit?: string;
+  isCount?: boolean;
+};
 
 /** Told apart by people who do not see all colours, on light and on dark. */
 export const COLOURS = ["#5c7cfa", "#e8590c", "#099268", "#c2255c", "#9c36b5", "#1098ad", "#a17b00", "#868e96"];
 const HEIGHT = 190;
 
-export function Chart({ title, lines, isLog = false, smoothing = 0, isTime = false, unit = "" }: Props) {
+export function Chart({ title, lines, isLog = false, smoothing = 0, isTime = false, unit = "", isCount = false }: Props) {
   const t = useText();
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>(null);
@@ -22,7 +30,7 @@ export function Chart({ title, lines, isLog = false, smoothing = 0, isTime = fal
   useEffect(() => {
     if (!box.current) return;
     const made = new uPlot(
-      options(JSON.parse(shape), { isLog, isTime, unit, width: box.current.clientWidth }),
+      options(JSON.parse(shape), { isLog, isTime, isCount, unit, width: box.current.clientWidth }),
       latest.current,
       box.current,
     );
@@ -34,7 +42,7 @@ export function Chart({ title, lines, isLog = false, smoothing = 0, isTime = fal
       made.destroy();
       plot.current = null;
     };
-  }, [shape, isLog, isTime, unit]);
+  }, [shape, isLog, isTime, isCount, unit]);
   useEffect(() => {
     const shown = plot.current;
     // Whoever zoomed in keeps the part that they look at.
@@ -84,7 +92,10 @@ export const number = (value: unknown): string =>
       ).format(value)
     : "–";
 
-function options(labels: string[], look: { isLog: boolean; isTime: boolean; unit: string; width: number }): uPlot.Options {
+function options(
+  labels: string[],
+  look: { isLog: boolean; isTime: boolean; isCount: boolean; unit: string; width: number },
+): uPlot.Options {
   const style = getComputedStyle(document.documentElement);
   const colour = (name: string) => style.getPropertyValue(name);
   const probe = document.createElement("i");
@@ -109,8 +120,8 @@ function options(labels: string[], look: { isLog: boolean; isTime: boolean; unit
     cursor: { sync: { key: "run" }, points: { size: 6 }, drag: { x: true, y: false } },
     scales: { x: { time: look.isTime }, y: look.isLog ? { distr: 3 } : {} },
     axes: [
-      { ...axis, size: 28 },
-      { ...axis, size: 54, values: y },
+      { ...axis, size: look.isTime ? 42 : 28 },
+      { ...axis, size: 54, values: y, ...(look.isCount && { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000] }) },
     ],
     series: [
       {},

@@ -325,7 +325,7 @@ export const en = {
   runTimes: "How long runs took",
   setPassword: "Set password",
   severities: { note: "Note", warning: "Warning", error: "Error" },
-  startsIn: (time: string) => `starts in about ${time}`,
+  startsIn: (time: string) => `starts in ~${time}`,
   stillOpen: "Waiting or running",
   stopAgent: (agent: string) => `Stop agent ${agent}`,
   stopItem: (title: string) => `Stop ${title}`,

@@ -318,7 +318,7 @@ export const ko: Text = {
   runTimes: "실행에 걸린 시간",
   setPassword: "비밀번호 설정",
   severities: { note: "참고", warning: "경고", error: "오류" },
-  startsIn: (time: string) => `약 ${time} 후 시작`,
+  startsIn: (time: string) => `~${time} 후 시작`,
   stillOpen: "대기 또는 실행 중",
   stopAgent: (agent: string) => `에이전트 ${agent} 중지`,
   stopItem: (title: string) => `${title} 중지`,

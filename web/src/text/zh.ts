@@ -317,7 +317,7 @@ export const zh: Text = {
   runTimes: "运行时长",
   setPassword: "设置密码",
   severities: { note: "提示", warning: "警告", error: "错误" },
-  startsIn: (time: string) => `约 ${time} 后开始`,
+  startsIn: (time: string) => `~${time} 后开始`,
   stillOpen: "等待或运行中",
   stopAgent: (agent: string) => `停止代理 ${agent}`,
   stopItem: (title: string) => `停止 ${title}`,
