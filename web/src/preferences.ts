@@ -29,6 +29,10 @@ export function useTheme(): [Theme, (theme: Theme) => void] {
   return [theme, setTheme];
 }
 
+/** Puts values into a form that is opened next. */
+export const keepDraft = (name: string, form: object): void =>
+  sessionStorage.setItem(`volley.draft.${name}`, JSON.stringify(form));
+
 /** A form's values. They survive a closed drawer, a reload and a server that is away, until `forget`. */
 export function useDraft<Form extends object>(name: string, initial: Form) {
   const key = `volley.draft.${name}`;

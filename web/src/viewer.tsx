@@ -1,5 +1,7 @@
 /** Who looks, and which entities they belong to. */
+import { useQuery } from "@tanstack/react-query";
 import { createContext, type ReactNode, useContext } from "react";
+import { send } from "./api/client";
 import { Viewer } from "./api/generated";
 import { useAsk } from "./api/live";
 import { Answer } from "./parts/basic";
@@ -39,4 +41,15 @@ export function useViewer(): Known {
   const known = useContext(Context);
   if (!known) throw new Error("inside of ViewerProvider only");
   return known;
+}
+
+export type Role = "viewer" | "member" | "admin";
+
+/** What one is in each entity; empty until it is known. */
+export function useRoles(): Record<string, Role | null> {
+  const answer = useQuery({
+    queryKey: ["Session"],
+    queryFn: async () => (await send("GET", "/api/v1/session")) as { roles: Record<string, Role | null> },
+  });
+  return answer.data?.roles ?? {};
 }

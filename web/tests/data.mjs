@@ -147,7 +147,7 @@ export const systemRows = (count) =>
 const md5 = (text, encoding) => createHash("md5").update(text).digest(encoding);
 
 /** A job made of an image, as `wandb job create image` makes it: an artifact with the file that describes it. */
-export async function makeJob(server, { entity = "alice", project = "mnist", run, name, image }) {
+export async function makeJob(server, { entity = "alice", project = "mnist", run, name, image, inputs = null }) {
   const where = { entityName: entity, projectName: project };
   const file = JSON.stringify({
     _version: "v0",
@@ -170,6 +170,7 @@ export async function makeJob(server, { entity = "alice", project = "mnist", run
     digest: md5(file, "hex"),
     digestAlgorithm: "MANIFEST_MD5",
     aliases: [{ artifactCollectionName: name, alias: "latest" }],
+    ...(inputs && { metadata: JSON.stringify({ input_schemas: { "@wandb.config": inputs } }) }),
   };
   const made = await server.graphql(
     "mutation($input: CreateArtifactInput!) { createArtifact(input: $input) { artifact { id } } }",

@@ -5,7 +5,7 @@ import { createRequire } from "node:module";
 import { after, before, test } from "node:test";
 import { curve, GPU_CONFIG, makeQueue, push, startAgent, startRun, stream } from "./data.mjs";
 import { fill, PLACES } from "./screenshots.mjs";
-import { close, enter, open, PATIENCE_MS, Server, signIn, startBrowser, write } from "./support.mjs";
+import { close, enter, heading, launch, open, PATIENCE_MS, row, Server, signIn, startBrowser, write } from "./support.mjs";
 
 /** What a first visit may load of scripts, compressed. */
 const SCRIPT_BYTES_MAX = 250_000;
@@ -20,16 +20,6 @@ after(async () => {
   await browser.close();
   await server.end();
 });
-
-const heading = (page, name) => page.getByRole("heading", { level: 1, name, exact: true });
-const row = (page, text) => page.getByRole("row").filter({ hasText: text });
-
-/** Fills the launch drawer with an image, from the queue's page. */
-async function launch(page, { image, project = "mnist" }) {
-  await page.getByRole("button", { name: "Launch", exact: true }).first().click();
-  await page.getByRole("textbox", { name: "Image" }).fill(image);
-  await page.getByLabel("Project", { exact: true }).fill(project);
-}
 
 test("a stranger is told to sign in, a wrong key is refused, and signing out closes the page", async () => {
   const page = await open(browser, server);
@@ -85,7 +75,7 @@ test("the GPU queue of the tutorial is made, refuses five GPUs, takes two, and s
   await page.getByLabel("Default").fill("1");
   await page.getByRole("dialog").getByRole("button", { name: "Create queue" }).click();
   await heading(page, "minikube").waitFor();
-  await page.getByText("wandb launch-agent -q minikube -e alice").waitFor();
+  await page.getByText("volley agent -q minikube -e alice").waitFor();
 
   await launch(page, { image: "wandb/job_stable_diffusion_inference:main" });
   await page.getByLabel("gpus").fill("5");
@@ -153,7 +143,7 @@ test("an unquoted variable is marked, and mended by one click", async () => {
   const mark = page.locator(".cm-lintRange-error").first();
   await mark.waitFor();
   await mark.hover();
-  await page.getByRole("button", { name: "Add quotes" }).click();
+  await page.getByRole("button", { name: "Fix", exact: true }).first().click();
   await page.getByText("1 template variable found").waitFor();
   await page.getByRole("button", { name: "Cancel" }).click();
   await close(page);

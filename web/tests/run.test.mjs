@@ -383,7 +383,6 @@ test("the Volcano queue with more workers on a real cluster: gang map, all ranks
   try {
     await up.run("queue", "create", "volcano", "--file", join(example, "queue.yaml"));
     await up.kubectl("create", "namespace", "wandb");
-    up.beside("agent", "--queue", "volcano");
     const { config } = parse(readFileSync(join(example, "queue.yaml"), "utf8"));
     config.spec.tasks[1].replicas = 2;
     config.spec.minAvailable = 3;

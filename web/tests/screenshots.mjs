@@ -171,7 +171,7 @@ export const PLACES = [
   ["queue-agents", "/launch/alice/volcano/agents", ".command"],
   ["queue-config", "/launch/alice/gpu/config", ".editor"],
   ["queue-edit", "/launch/alice/gpu/config?edit=", ".editor"],
-  ["queue-monitor", "/launch/alice/gpu/monitor", ".bars"],
+  ["queue-monitor", "/launch/alice/gpu/monitor", ".tally"],
   ["launch", "/launch/alice/gpu?open=launch&queue=gpu", "text=Launch now"],
   ["runs", "/alice/mnist", "text=convnext-tiny"],
   ["jobs", "/alice/mnist/jobs", "text=job-vision_train"],

@@ -80,14 +80,16 @@ export class Server {
 }
 
 /** All of Volley as `volley up` starts it, with four pretended GPUs, in a home of its own. */
-export class Up {
+export class Up extends Server {
   static async start() {
     const up = new Up();
     up.folder = mkdtempSync(join(tmpdir(), "volley-up-"));
     up.home = join(up.folder, "home");
-    up.env = { ...process.env, VOLLEY_HOME: up.home };
+    up.env = { ...process.env, VOLLEY_HOME: up.home, KUBECONFIG: join(up.home, "kubeconfig") };
+    up.others = [];
     await up.run("up", "--listen", "127.0.0.1:0", "--server-listen", "127.0.0.1:0", "--fake-gpus", "4");
-    up.url = new URL(await up.run("user", "link")).origin;
+    up.link = await up.run("user", "link");
+    up.url = new URL(up.link).origin;
     up.key = readFileSync(join(up.home, "server/api-key"), "utf8").trim();
     return up;
   }
@@ -102,13 +104,17 @@ export class Up {
     await execute("kubectl", ["--kubeconfig", join(this.home, "kubeconfig"), ...words], { timeout: PATIENCE_MS });
   }
 
-  /** Something that runs beside it until the end. */
-  beside(...words) {
-    this.others = [...(this.others ?? []), spawn(VOLLEY, words, { env: this.env, stdio: "ignore" })];
+  /** Starts an agent by the command that the page shows, on a home of its own as on another machine. */
+  serve(command) {
+    const [program, ...words] = command.trim().split(/\s+/);
+    assert.equal(program, "volley");
+    const env = { ...this.env, VOLLEY_HOME: mkdtempSync(join(this.folder, "agent-")), VOLLEY_API_KEY: this.key };
+    this.others.push(spawn(VOLLEY, [...words, "-j", "4"], { env, stdio: "ignore" }));
   }
 
   async end() {
-    for (const other of this.others ?? []) {
+    for (const other of this.others) {
+      if (other.exitCode !== null) continue;
       const ended = once(other, "exit");
       other.kill("SIGTERM");
       await ended;
@@ -205,11 +211,24 @@ export class Wire {
   }
 }
 
+export const heading = (page, name) => page.getByRole("heading", { level: 1, name, exact: true });
+export const row = (page, text) => page.getByRole("row").filter({ hasText: text });
+
+/** Fills the launch drawer with an image, from the queue's page. */
+export async function launch(page, { image, project = "mnist" }) {
+  await page.getByRole("button", { name: "Launch", exact: true }).first().click();
+  await page.getByRole("textbox", { name: "Image" }).fill(image);
+  await page.getByLabel("Project", { exact: true }).fill(project);
+}
+
 /** Pastes over what an editor holds. */
 export async function write(page, label, text) {
   await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
   await page.evaluate((text) => navigator.clipboard.writeText(text), text);
-  await page.getByRole("textbox", { name: label }).click();
+  // A drawer is over the page, which may have an editor of the same name.
+  const drawer = page.getByRole("dialog");
+  const place = (await drawer.count()) > 0 ? drawer : page;
+  await place.getByRole("textbox", { name: label }).click();
   await page.keyboard.press("ControlOrMeta+a");
   await page.keyboard.press("ControlOrMeta+v");
 }

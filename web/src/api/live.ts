@@ -1,5 +1,5 @@
 /** Keeps what the page shows true: an event makes the answers that it touches be asked for again. */
-import { QueryClient, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { keepPreviousData, QueryClient, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState, useSyncExternalStore } from "react";
 import { batch } from "./batch";
 import { Away, ask, type Operation } from "./client";
@@ -7,9 +7,9 @@ import { type Event, follow } from "./events";
 
 /** The operations that tell of a noun; an event's kind begins with the noun. */
 const TOUCHES: Record<string, readonly string[]> = {
-  item: ["Queues", "QueueItem", "Story", "Clusters"],
-  queue: ["Queues", "Queue"],
-  agent: ["Queues", "Queue", "Clusters"],
+  item: ["Queues", "QueueItem", "Places", "Monitor", "Story", "Clusters"],
+  queue: ["Queues", "Queue", "History"],
+  agent: ["Queues", "Queue", "Places", "Clusters"],
   run: ["Runs", "Run", "Projects", "Files", "Story"],
   artifact: ["Jobs", "Job", "Artifacts"],
   cluster: ["Clusters"],
@@ -35,9 +35,16 @@ export function useAsk<Data, Variables extends object>(
   variables: Variables,
   options: AskOptions = {},
 ) {
-  return useQuery({ queryKey: [operation.name, variables], queryFn: () => ask(operation, variables), ...options });
+  const { isKept = false, ...rest } = options;
+  return useQuery({
+    queryKey: [operation.name, variables],
+    queryFn: () => ask(operation, variables),
+    ...(isKept && { placeholderData: keepPreviousData }),
+    ...rest,
+  });
 }
-type AskOptions = { enabled?: boolean; refetchInterval?: number | false };
+/** `isKept` shows the last answer until the one to other variables is there. */
+type AskOptions = { enabled?: boolean; refetchInterval?: number | false; isKept?: boolean };
 
 /** Something done to the server; what it touched is asked for again. */
 export function useDeed<Data, Variables>(operation: Operation<Data, Variables>, ...touched: string[]) {

@@ -9,9 +9,10 @@ import { SelectField, Switch, TextField } from "../parts/form";
 import { useDraft } from "../preferences";
 import { go, pathOf } from "../router";
 import { useText } from "../text";
-import { useViewer } from "../viewer";
+import { useRoles, useViewer } from "../viewer";
+import { Preview } from "./preview";
 import { REGISTRY, RESOURCES } from "./queue_data";
-import { ConfigFields, type ConfigForm, submissionOf } from "./queue_form";
+import { ConfigFields, type ConfigForm, draftQueue, submissionOf } from "./queue_form";
 import { NEW_VARIABLE, STARTS, type Start } from "./templates";
 
 type Form = ConfigForm & { entity: string; name: string; resource: string; hasPriorities: boolean; start: string };
@@ -28,6 +29,7 @@ export default function CreateQueue({ onClose }: { onClose: () => void }) {
   const t = useText();
   const known = useQueryClient();
   const { entity, entities } = useViewer();
+  const roles = useRoles();
   const first: Form = { entity, name: "", hasPriorities: false, ...startOf(STARTS[0] as Start) };
   const { form, change, forget, startOver } = useDraft<Form>("queue", first);
   const create = useMutation({
@@ -64,7 +66,12 @@ export default function CreateQueue({ onClose }: { onClose: () => void }) {
     </>
   );
   return (
-    <Drawer title={t.createQueue} onClose={onClose} footer={footer}>
+    <Drawer
+      title={t.createQueue}
+      onClose={onClose}
+      footer={footer}
+      aside={<Preview wanted={draftQueue(form, form.resource, form.hasPriorities)} hint={t.previewOfQueue} />}
+    >
       <form
         id="create-queue"
         onSubmit={(event) => {
@@ -84,11 +91,16 @@ export default function CreateQueue({ onClose }: { onClose: () => void }) {
             </label>
           ))}
         </fieldset>
-        <div className="columns">
+        <div className="columns thirds">
+          <TextField label={t.queueName} value={form.name} onText={(name) => change({ name })} required maxLength={64} />
           <SelectField
             label={t.entity}
             value={form.entity}
-            choices={entities.map((name) => ({ value: name, label: name }))}
+            choices={entities.map((name) => ({
+              value: name,
+              label: roles[name] === "viewer" ? `${name} · ${t.viewerOnly}` : name,
+              isDisabled: roles[name] === "viewer",
+            }))}
             onText={(entity) => change({ entity })}
           />
           <SelectField
@@ -98,8 +110,7 @@ export default function CreateQueue({ onClose }: { onClose: () => void }) {
             onText={(resource) => change({ resource })}
           />
         </div>
-        <TextField label={t.queueName} value={form.name} onText={(name) => change({ name })} required maxLength={64} />
-        <ConfigFields form={form} change={change} />
+        <ConfigFields form={form} resource={form.resource} change={change} />
         <Switch
           label={t.prioritisation}
           hint={t.prioritisationHint}

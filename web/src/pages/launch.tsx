@@ -16,7 +16,9 @@ import { useDraft } from "../preferences";
 import { go, Link, pathOf } from "../router";
 import { useText } from "../text";
 import { ResourceConfig, Value, What } from "./launch_fields";
-import { type From, fill, inputOf, type LaunchForm } from "./launch_form";
+import { type From, fill, inputOf, type LaunchForm, launchOf, previewOf } from "./launch_form";
+import { JobInputs, useInputs } from "./launch_inputs";
+import { Preview } from "./preview";
 import { hasAgent, REGISTRY, resourceName, schemaOf } from "./queue_data";
 
 type Props = { entity: string; project: string | null; from: From; onClose: () => void };
@@ -44,21 +46,22 @@ function Filled({ entity, from, onClose, queues, initial }: Props & { queues: Qu
   const known = useQueryClient();
   const { form, change, forget, startOver } = useDraft(`launch.${Object.values(from).join(".")}`, {
     ...initial,
-    queue: initial.queue || (queues[0]?.name ?? ""),
+    queue: initial.queue || (queues.find(({ maySubmit }) => maySubmit)?.name ?? ""),
   });
   const queue = queues.find(({ name }) => name === form.queue);
   const push = useDeed(Push, "Queues");
   const config = queue?.defaultResourceConfig ?? null;
+  const inputs = useInputs(form.what === "job" ? form.job : "");
   const isRunConfigReadable = useMemo(() => toObject(form.runConfig) !== null, [form.runConfig]);
   const submit = () => {
-    const input = queue && inputOf(entity, form, queue);
-    if (!input || push.isPending) return;
+    const launch = queue && launchOf(entity, form, queue);
+    if (!launch || push.isPending) return;
     const leave = () => {
       forget();
       refresh(known, ["Items"]);
       go(pathOf("launch", entity, queue.name, "runs"));
     };
-    push.mutate({ input }, { onSuccess: leave });
+    push.mutate({ input: inputOf(launch, queue) }, { onSuccess: leave });
   };
   if (queues.length === 0)
     return (
@@ -86,7 +89,12 @@ function Filled({ entity, from, onClose, queues, initial }: Props & { queues: Qu
     </>
   );
   return (
-    <Drawer title={from.item || from.run ? t.launchAgain : t.launchDeed} onClose={onClose} footer={footer}>
+    <Drawer
+      title={from.item || from.run ? t.launchAgain : t.launchDeed}
+      onClose={onClose}
+      footer={footer}
+      aside={queue && <Preview wanted={previewOf(entity, form, queue)} />}
+    >
       <form
         id="launch"
         onSubmit={(event) => {
@@ -101,7 +109,8 @@ function Filled({ entity, from, onClose, queues, initial }: Props & { queues: Qu
           value={form.queue}
           choices={queues.map((one) => ({
             value: one.name,
-            label: `${one.name} · ${resourceName(one.defaultResourceConfig?.resource)}${hasAgent(one) ? "" : ` · ${t.willWait}`}`,
+            label: `${one.name} · ${resourceName(one.defaultResourceConfig?.resource)}${one.maySubmit ? (hasAgent(one) ? "" : ` · ${t.willWait}`) : ` · ${t.viewerOnly}`}`,
+            isDisabled: !one.maySubmit,
           }))}
           onText={(queue) => change({ queue, resourceConfig: null })}
         />
@@ -133,6 +142,7 @@ function Filled({ entity, from, onClose, queues, initial }: Props & { queues: Qu
           />
           <TextField label={t.args} value={form.args} placeholder="--epochs 10" onText={(args) => change({ args })} />
         </div>
+        {inputs && <JobInputs schema={inputs} text={form.runConfig} onText={(runConfig) => change({ runConfig })} />}
         <div className="field">
           <span className="label">{t.runConfig}</span>
           <Editor label={t.runConfig} value={form.runConfig} onChange={(runConfig) => change({ runConfig })} />

@@ -7,6 +7,7 @@ import { Editor } from "../parts/editor";
 import { Segmented, SelectField, TextField } from "../parts/form";
 import { useText } from "../text";
 import type { LaunchForm } from "./launch_form";
+import { useJob } from "./launch_inputs";
 import { innerConfig, type Schema } from "./queue_data";
 import { projectsOf } from "./sidebar";
 
@@ -23,9 +24,10 @@ export function What({
   const projects = projectsOf(useAsk(Projects, { entity }).data);
   const jobs = useAsk(Jobs, { entity, project: form.project }, { enabled: form.what === "job" && form.project !== "" });
   const names = (jobs.data?.project?.artifactType?.artifactCollections?.edges ?? []).flatMap(({ node }) =>
-    node ? [`${entity}/${form.project}/${node.name}:latest`] : [],
+    node ? [`${entity}/${form.project}/${node.name}`] : [],
   );
-  const choices = [...new Set([form.job, ...names])].filter(Boolean);
+  const [job = "", version = ""] = form.job.split(":");
+  const choices = [...new Set([job, ...names])].filter(Boolean);
   return (
     <>
       <Segmented
@@ -46,14 +48,17 @@ export function What({
           required
         />
       ) : (
-        <SelectField
-          required
-          label={t.job}
-          value={form.job}
-          hint={choices.length === 0 ? t.noJobsHere : undefined}
-          choices={[{ value: "", label: t.choose }, ...choices.map((value) => ({ value, label: value }))]}
-          onText={(job) => change({ job })}
-        />
+        <div className="columns">
+          <SelectField
+            required
+            label={t.job}
+            value={job}
+            hint={choices.length === 0 ? t.noJobsHere : undefined}
+            choices={[{ value: "", label: t.choose }, ...choices.map((value) => ({ value, label: value }))]}
+            onText={(name) => change({ job: name && `${name}:latest` })}
+          />
+          {job && <Versions job={job} version={version} onVersion={(next) => change({ job: `${job}:${next}` })} />}
+        </div>
       )}
       <div className="columns">
         <TextField
@@ -75,18 +80,30 @@ export function What({
   );
 }
 
+function Versions({ job, version, onVersion }: { job: string; version: string; onVersion: (version: string) => void }) {
+  const t = useText();
+  const known = (useJob(job)?.artifacts?.edges ?? []).flatMap(({ version, node }) => [
+    ...node.aliases.map(({ alias }) => alias),
+    ...(version ? [version] : []),
+  ]);
+  const choices = [...new Set([version, ...known])].map((value) => ({ value, label: value }));
+  return <SelectField label={t.version} value={version} choices={choices} onText={onVersion} />;
+}
+
 /** One template variable. What its limits do not allow is marked at once; the server has the last word. */
 export function Value({
   name,
   description,
   schema,
   text,
+  isRequired = false,
   onText,
 }: {
   name: string;
   description: string | null;
   schema: Schema;
   text: string | undefined;
+  isRequired?: boolean;
   onText: (text: string) => void;
 }) {
   const t = useText();
@@ -99,7 +116,7 @@ export function Value({
       { value: "", label: placeholder || t.choose },
       ...options.map((option) => ({ value: String(option), label: String(option) })),
     ];
-    return <SelectField label={name} hint={hint} value={shown} choices={choices} onText={onText} />;
+    return <SelectField label={name} hint={hint} value={shown} choices={choices} onText={onText} required={isRequired} />;
   }
   const number = Number(shown);
   const isWrong =
@@ -117,6 +134,7 @@ export function Value({
       inputMode={schema.type === "string" ? "text" : "decimal"}
       value={shown}
       placeholder={placeholder}
+      required={isRequired && placeholder === ""}
       onText={onText}
     />
   );
@@ -138,7 +156,10 @@ export function ResourceConfig({
   const isTemplate = (queue.defaultResourceConfig?.templateVariables.length ?? 0) > 0;
   return (
     <details open={text !== null}>
-      <summary>{t.resourceConfig}</summary>
+      <summary>
+        {t.resourceConfig}
+        {text !== null && <span className="badge">{t.changed}</span>}
+      </summary>
       <p className="hint">{isTemplate ? t.resourceConfigFixed : t.resourceConfigHint}</p>
       {isTemplate ? (
         <Editor label={t.resourceConfig} value={own} />

@@ -1,8 +1,8 @@
 /** What a launch is made of: how the form is filled at first, and what of it is sent. */
-import { ask } from "../api/client";
-import { Projects, type PushToRunQueueInput, QueueItem, type QueueRow, Run } from "../api/generated";
+import { ask, Refusal, send } from "../api/client";
+import { Projects, type PushToRunQueueInput, type QueueRow, Run } from "../api/generated";
 import { toObject, toText } from "../documents";
-import { imageOf, REGISTRY, type Spec, schemaOf, typed } from "./queue_data";
+import { imageOf, type Spec, schemaOf, typed } from "./queue_data";
 import { plainConfig, traceOf } from "./run_data";
 import { projectsOf } from "./sidebar";
 
@@ -45,32 +45,44 @@ export async function fill(entity: string, project: string | null, from: From): 
   const projects = project ? [] : projectsOf(await ask(Projects, { entity }));
   const form = { ...EMPTY, project: project ?? projects[0]?.name ?? "", queue: from.queue ?? "" };
   if (from.job) return { ...form, what: "job", job: from.job };
-  let queue = from.queue;
   let item = from.item;
   if (from.run && project) {
     const run = (await ask(Run, { entity, project, run: from.run })).project?.run;
     form.runConfig = configText(plainConfig(run?.config));
-    const trace = traceOf(run?.config);
     const job = run?.inputArtifacts?.edges.find(({ node }) => node?.artifactType.name === "job")?.node;
     if (job)
       Object.assign(form, {
         what: "job",
         job: `${job.artifactSequence.project?.entityName}/${job.artifactSequence.project?.name}/${job.artifactSequence.name}:v${job.versionIndex}`,
       });
-    if (!trace) return form;
-    ({ queue, item } = trace);
+    item = traceOf(run?.config)?.item ?? (await itemOfRun(`${entity}/${project}/${from.run}`));
   }
-  if (!queue || !item) return form;
-  const answer = await ask(QueueItem, { entity, project: REGISTRY, queue, id: item });
-  const found = answer.project?.runQueue?.runQueueItem;
-  if (!found) return form;
-  const spec = (found.runSpec ?? {}) as Spec;
-  const values = Object.entries((found.templateVariableValues ?? {}) as Record<string, unknown>).map(([name, value]) => [
-    name,
-    String(value),
-  ]);
+  const found = item && (await itemOf(item));
+  return found ? { ...form, ...launched(found, form) } : form;
+}
+
+/** What the server tells of an item; `spec` is as it was pushed, without what the queue added. */
+type Told = { queue: string; spec: Spec | null; values: Record<string, unknown> | null; priority: number | null };
+
+async function itemOf(id: string): Promise<Told | null> {
+  try {
+    return (await send("GET", `/api/v1/items/${encodeURIComponent(id)}`)) as Told;
+  } catch (error) {
+    // It was removed, or its queue was: what is known of the run is all there is.
+    if (error instanceof Refusal) return null;
+    throw error;
+  }
+}
+
+async function itemOfRun(run: string): Promise<string | null> {
+  const items = (await send("GET", `/api/v1/items?all=true&limit=1&run=${encodeURIComponent(run)}`)) as { id: string }[];
+  return items[0]?.id ?? null;
+}
+
+function launched({ queue, spec: own, values, priority }: Told, form: LaunchForm): Partial<LaunchForm> {
+  const spec = own ?? {};
+  const args = spec.resource_args && Object.values(spec.resource_args)[0];
   return {
-    ...form,
     queue,
     what: spec.job ? "job" : "image",
     job: spec.job ?? "",
@@ -80,8 +92,9 @@ export async function fill(entity: string, project: string | null, from: From): 
     entryPoint: joined(spec.overrides?.entry_point ?? []),
     args: joined(spec.overrides?.args ?? []),
     runConfig: configText(spec.overrides?.run_config ?? {}),
-    values: Object.fromEntries(values),
-    priority: String(found.priority ?? 2),
+    resourceConfig: args ? toText(args) : null,
+    values: Object.fromEntries(Object.entries(values ?? {}).map(([name, value]) => [name, String(value)])),
+    priority: String(priority ?? 2),
   };
 }
 
@@ -94,8 +107,11 @@ const words = (text: string): string[] =>
   );
 const joined = (list: string[]): string => list.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word}'`)).join(" ");
 
-/** What is sent, or null while a text in the form cannot be read. */
-export function inputOf(entity: string, form: LaunchForm, queue: QueueRow): PushToRunQueueInput | null {
+/** A launch as it is sent, and as the preview asks for it. */
+export type Launch = { spec: object; values: Record<string, unknown>; priority: number | null };
+
+/** Null while a text in the form cannot be read. */
+export function launchOf(entity: string, form: LaunchForm, queue: QueueRow): Launch | null {
   const config = queue.defaultResourceConfig;
   const runConfig = toObject(form.runConfig);
   const resourceConfig = form.resourceConfig === null ? {} : toObject(form.resourceConfig);
@@ -118,10 +134,20 @@ export function inputOf(entity: string, form: LaunchForm, queue: QueueRow): Push
     const text = form.values[variable.name] ?? "";
     return text === "" ? [] : [[variable.name, typed(text, schemaOf(variable))]];
   });
-  return {
-    queueID: queue.id,
-    runSpec: JSON.stringify(spec),
-    templateVariableValues: JSON.stringify(Object.fromEntries(values)),
-    ...(queue.prioritizationMode === "V0" && { priority: Number(form.priority) }),
-  };
+  const priority = queue.prioritizationMode === "V0" ? Number(form.priority) : null;
+  return { spec, values: Object.fromEntries(values), priority };
+}
+
+export const inputOf = ({ spec, values, priority }: Launch, queue: QueueRow): PushToRunQueueInput => ({
+  queueID: queue.id,
+  runSpec: JSON.stringify(spec),
+  templateVariableValues: JSON.stringify(values),
+  ...(priority !== null && { priority }),
+});
+
+/** What is asked for while the form is being filled in; an image that is not chosen yet stands as a word. */
+export function previewOf(entity: string, form: LaunchForm, queue: QueueRow): object | null {
+  if (form.what === "job" && form.job === "") return null;
+  const launch = launchOf(entity, { ...form, image: form.image || "image" }, queue);
+  return launch && { entity, queue: queue.name, ...launch };
 }

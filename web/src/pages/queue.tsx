@@ -63,12 +63,16 @@ function Shown({ entity, queue, tab }: { entity: string; queue: QueueRow; tab: s
           </p>
         </div>
         <div className="deeds">
-          <Button kind="quiet" icon="trash" onClick={() => setIsDeleting(true)}>
-            {t.delete}
-          </Button>
-          <Button kind="primary" icon="rocket" onClick={() => go(withSearch({ open: "launch", queue: queue.name }))}>
-            {t.launchDeed}
-          </Button>
+          {queue.mayManage && (
+            <Button kind="quiet" icon="trash" onClick={() => setIsDeleting(true)}>
+              {t.delete}
+            </Button>
+          )}
+          {queue.maySubmit && (
+            <Button kind="primary" icon="rocket" onClick={() => go(withSearch({ open: "launch", queue: queue.name }))}>
+              {t.launchDeed}
+            </Button>
+          )}
         </div>
       </header>
       {!isActive && tab !== "agents" && (
@@ -85,7 +89,7 @@ function Shown({ entity, queue, tab }: { entity: string; queue: QueueRow; tab: s
         {tab === "runs" && <Answer of={items}>{(rows) => <ItemsTable entity={entity} queue={queue} items={rows} />}</Answer>}
         {tab === "agents" && <AgentsTab entity={entity} queue={queue} />}
         {tab === "config" && <ConfigTab entity={entity} queue={queue} />}
-        {tab === "monitor" && <Answer of={items}>{(rows) => <MonitorTab queue={queue} items={rows} />}</Answer>}
+        {tab === "monitor" && <Answer of={items}>{(rows) => <MonitorTab entity={entity} queue={queue} items={rows} />}</Answer>}
       </Suspense>
       <LaunchFromSearch entity={entity} project={null} />
       {isDeleting && (

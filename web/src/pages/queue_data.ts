@@ -60,8 +60,12 @@ export type Spec = {
 export const specOf = (item: Item): Spec => (item.runSpec ?? {}) as Spec;
 export const imageOf = (spec: Spec): string => spec.docker?.docker_image ?? spec.image_uri ?? "";
 
+export const isOver = (item: Item): boolean => item.state === "FINISHED" || item.state === "FAILED";
+
 /** What people call an item's state (spec 2.2); without an agent nothing that waits will start. */
 export function shownState(item: Item, hasAgent: boolean): string {
+  if (item.end === "stopped") return "stopped";
+  if (item.stopAsked) return "stopping";
   if (item.state === "PENDING") return hasAgent ? "queued" : "idle";
   return item.state === "LEASED" || item.state === "CLAIMED" ? "pending" : item.state.toLowerCase();
 }

@@ -1,15 +1,21 @@
 /** The config of a queue as a form: the text, and a tile for each template variable found in it. */
-import { useMemo, useRef } from "react";
-import type { Variable } from "../api/generated";
+import { useMemo, useRef, useState } from "react";
+import type { QueueRow, Variable } from "../api/generated";
+import { type Finding, useReport } from "../api/judge";
 import { toObject, toText, toValue, variablesIn } from "../documents";
 import { Button } from "../parts/basic";
 import { Editor, type Language } from "../parts/editor";
+import { Findings } from "../parts/findings";
 import { Segmented, SelectField, TextField } from "../parts/form";
 import { useText } from "../text";
 import { type Schema, schemaOf } from "./queue_data";
 import { NEW_VARIABLE, type VariableDraft } from "./templates";
 
 export type ConfigForm = { text: string; language: Language; variables: Record<string, VariableDraft> };
+
+/** A config that is edited, and the name that it is kept by until it is saved. */
+export type EditForm = ConfigForm & { hasPriorities: boolean };
+export const draftName = (queue: QueueRow): string => `config.${queue.id}`;
 
 export const draftOf = (variable: Variable): VariableDraft => {
   const { type, minimum, maximum, enum: options, default: fallback } = schemaOf(variable);
@@ -45,11 +51,32 @@ function declared(draft: VariableDraft): { schema: Schema; description?: string 
   return { schema, ...(draft.description === "" ? {} : { description: draft.description }) };
 }
 
-export function ConfigFields({ form, change }: { form: ConfigForm; change: (changes: Partial<ConfigForm>) => void }) {
+/** A queue that is not there yet, as the preview asks for it; null while the text cannot be read. */
+export function draftQueue(form: ConfigForm, resource: string, prioritization: boolean): object | null {
+  const submission = submissionOf(form);
+  const read = (text: string) => JSON.parse(text) as unknown;
+  return (
+    submission && {
+      config: {
+        resource,
+        config: read(submission.config),
+        template_variables: read(submission.templateVariables),
+        prioritization,
+      },
+    }
+  );
+}
+
+type FieldsProps = { form: ConfigForm; resource: string; change: (changes: Partial<ConfigForm>) => void };
+
+export function ConfigFields({ form, resource, change }: FieldsProps) {
   const t = useText();
   const tiles = useRef<HTMLDivElement>(null);
+  const [place, setPlace] = useState<Finding | null>(null);
   const read = useMemo(() => toValue(form.text), [form.text]);
   const names = useMemo(() => [...variablesIn(read?.value)], [read]);
+  const types = Object.fromEntries(names.map((name) => [name, (form.variables[name] ?? NEW_VARIABLE).type]));
+  const report = useReport(form.text, types, resource === "kubernetes");
   const choose = (language: Language) => change(read ? { language, text: toText(read.value, language) } : { language });
   const parse = () => tiles.current?.querySelector("select")?.focus();
   return (
@@ -67,11 +94,18 @@ export function ConfigFields({ form, change }: { form: ConfigForm; change: (chan
             onChoose={choose}
           />
         </div>
-        <Editor label={t.configuration} value={form.text} language={form.language} onChange={(text) => change({ text })} />
+        <Editor
+          label={t.configuration}
+          value={form.text}
+          language={form.language}
+          onChange={(text) => change({ text })}
+          {...(resource === "kubernetes" && { report, place })}
+        />
         <p className="hint">
           {t.macroHint} <code>{"${image_uri}"}</code> <code>{"${run_id}"}</code> · {t.variableHint} <code>{"'{{gpus}}'"}</code>
         </p>
       </div>
+      {report && <Findings report={report} onText={(text) => change({ text })} onPlace={(finding) => setPlace({ ...finding })} />}
       <div className="parse">
         <Button icon="code" onClick={parse}>
           {t.parse}

@@ -1,38 +1,63 @@
-/** The items of a queue, newest first: what each is, how it stands, and why it does not go on. */
-import { useState } from "react";
-import { type Item, type QueueRow, RemoveItem } from "../api/generated";
-import { useDeed } from "../api/live";
-import { Ago, Button, Empty, Problem, State } from "../parts/basic";
-import { Drawer } from "../parts/drawer";
+/** The items of a queue, newest first: what each is, how it stands, where in the line, and why it does not go on. */
+import { useMutation } from "@tanstack/react-query";
+import { lazy, Suspense, useMemo, useState } from "react";
+import { send } from "../api/client";
+import { type Item, Places, type PlacesData, type QueueRow, RemoveItem } from "../api/generated";
+import { client, refresh, useAsk, useDeed } from "../api/live";
+import { Ago, Button, Duration, durationText, Empty, Problem, State } from "../parts/basic";
+import { Segmented } from "../parts/form";
 import { Icon } from "../parts/icon";
 import { type Column, Table } from "../parts/table";
 import { go, Link, pathOf, withSearch } from "../router";
 import { useText } from "../text";
-import { hasAgent, imageOf, shownState, specOf } from "./queue_data";
+import { hasAgent, imageOf, isOver, REGISTRY, shownState, specOf } from "./queue_data";
+
+const ItemDrawer = lazy(() => import("./queue_item"));
 
 type Props = { entity: string; queue: QueueRow; items: Item[] };
+export type Standing = NonNullable<NonNullable<PlacesData["project"]>["runQueue"]>["places"][number];
+
+/** So many of those that wait are told their place; the rest is far from starting. */
+const PLACES_MAX = 200;
+type Filter = "all" | "open" | "ended";
 
 export function ItemsTable({ entity, queue, items }: Props) {
   const t = useText();
-  const [told, setTold] = useState<Item | null>(null);
+  const [told, setTold] = useState<string | null>(null);
+  const [filter, setFilter] = useState<Filter>("all");
   const remove = useDeed(RemoveItem, "Items", "Queues");
+  const stop = useMutation({
+    mutationFn: (item: Item) => send("POST", `/api/v1/items/${encodeURIComponent(item.id)}/stop`),
+    onSuccess: () => refresh(client, ["Queues", "Places"]),
+  });
+  const places = usePlaces(entity, queue.name, items);
   const isActive = hasAgent(queue);
+  const rows = useMemo(
+    () => (filter === "all" ? items : items.filter((item) => isOver(item) === (filter === "ended"))),
+    [items, filter],
+  );
   if (items.length === 0)
     return (
-      <Empty icon="rocket" title={t.noItems} action={<Launch queue={queue} />}>
+      <Empty icon="rocket" title={t.noItems} action={queue.maySubmit && <Launch queue={queue} />}>
         <p>{t.noItemsText}</p>
       </Empty>
     );
   const columns: Column<Item>[] = [
-    { isName: true, title: t.run, width: 2.4, show: (item) => <Title item={item} entity={entity} /> },
+    {
+      isName: true,
+      title: t.run,
+      width: 2,
+      by: titleOf,
+      show: (item) => <Title item={item} entity={entity} onTell={() => setTold(item.id)} />,
+    },
     {
       title: t.status,
-      width: 1.2,
-      by: (item) => item.state,
-      show: (item) => <Status item={item} isActive={isActive} onTell={() => setTold(item)} />,
+      width: 2.9,
+      by: (item) => shownState(item, isActive),
+      show: (item) => <Status item={item} isActive={isActive} standing={places.get(item.id)} onTell={() => setTold(item.id)} />,
     },
-    { title: t.values, width: 1.4, show: (item) => <Values item={item} /> },
-    { title: t.author, by: (item) => specOf(item).author, show: (item) => specOf(item).author },
+    { title: t.values, width: 1.1, show: (item) => <Values item={item} /> },
+    { title: t.author, width: 0.8, by: (item) => specOf(item).author, show: (item) => specOf(item).author },
     ...(queue.prioritizationMode === "V0"
       ? [
           {
@@ -43,27 +68,68 @@ export function ItemsTable({ entity, queue, items }: Props) {
           },
         ]
       : []),
-    { title: t.submitted, by: (item) => item.createdAt, show: (item) => <Ago at={item.createdAt} /> },
+    { title: t.submitted, width: 1, by: (item) => item.createdAt, show: (item) => <Ago at={item.createdAt} /> },
+    {
+      title: t.duration,
+      width: 0.85,
+      isNumber: true,
+      by: (item) => item.startedAt && Date.parse(item.startedAt) - Date.parse(item.endedAt ?? "9999-01-01"),
+      show: (item) => <Duration from={item.startedAt} to={item.endedAt} />,
+    },
     {
       title: t.deeds,
       width: 0.9,
       isTitleHidden: true,
-      show: (item) => <Deeds item={item} queue={queue} onRemove={() => remove.mutate({ queue: queue.id, item: item.id })} />,
+      show: (item) => (
+        <Deeds
+          item={item}
+          queue={queue}
+          onRemove={() => remove.mutate({ queue: queue.id, item: item.id })}
+          onStop={() => stop.mutate(item)}
+        />
+      ),
     },
   ];
+  const filters = (
+    <Segmented
+      label={t.status}
+      value={filter}
+      choices={[
+        ["all", t.all],
+        ["open", t.stillOpen],
+        ["ended", t.ended],
+      ]}
+      onChoose={setFilter}
+    />
+  );
+  const shown = items.find((item) => item.id === told);
   return (
     <>
-      <Problem error={remove.error} />
+      <Problem error={remove.error ?? stop.error} />
       <Table
         label={t.runs}
         columns={columns}
-        rows={items}
+        rows={rows}
         id={(item) => item.id}
         text={(item) => JSON.stringify(item.runSpec) + (item.associatedRunId ?? "")}
+        tools={filters}
       />
-      {told && <Report item={told} onClose={() => setTold(null)} />}
+      {shown && (
+        <Suspense>
+          <ItemDrawer entity={entity} queue={queue} item={shown} standing={places.get(shown.id)} onClose={() => setTold(null)} />
+        </Suspense>
+      )}
     </>
   );
+}
+
+/** The line of the queue; not asked for where nothing waits. */
+function usePlaces(entity: string, queue: string, items: Item[]): Map<string, Standing> {
+  const isAnyWaiting = useMemo(() => items.some(({ state }) => state === "PENDING"), [items]);
+  const where = { entity, project: REGISTRY, queue, first: PLACES_MAX };
+  const answer = useAsk(Places, where, { enabled: isAnyWaiting });
+  const places = answer.data?.project?.runQueue?.places;
+  return useMemo(() => new Map((isAnyWaiting ? places : [])?.map((one) => [one.itemId, one])), [places, isAnyWaiting]);
 }
 
 const Launch = ({ queue }: { queue: QueueRow }) => {
@@ -81,33 +147,49 @@ export const titleOf = (item: Item): string => {
   return spec.name || spec.job?.split("/").at(-1) || imageOf(spec).split("/").at(-1) || item.id;
 };
 
-function Title({ item, entity }: { item: Item; entity: string }) {
-  const spec = specOf(item);
-  const project = spec.project ?? "";
-  const hasRun = item.associatedRunId && item.state !== "LEASED";
+export const runPath = (item: Item, entity: string): string | null =>
+  item.associatedRunId && item.state !== "LEASED" && item.state !== "PENDING"
+    ? pathOf(entity, specOf(item).project ?? "", "runs", item.associatedRunId)
+    : null;
+
+function Title({ item, entity, onTell }: { item: Item; entity: string; onTell: () => void }) {
+  const run = runPath(item, entity);
   return (
     <span className="two-lines">
-      {hasRun ? (
-        <Link className="cut strong" to={pathOf(entity, project, "runs", item.associatedRunId ?? "")}>
+      {run ? (
+        <Link className="cut strong" to={run}>
           {titleOf(item)}
         </Link>
       ) : (
-        <span className="cut strong">{titleOf(item)}</span>
+        <button type="button" className="as-link cut strong" onClick={onTell}>
+          {titleOf(item)}
+        </button>
       )}
-      <span className="cut faint small">{[project, item.associatedRunId].filter(Boolean).join(" · ")}</span>
+      <span className="cut faint small">{[specOf(item).project, item.associatedRunId].filter(Boolean).join(" · ")}</span>
     </span>
   );
 }
 
-function Status({ item, isActive, onTell }: { item: Item; isActive: boolean; onTell: () => void }) {
+type StatusProps = { item: Item; isActive: boolean; standing: Standing | undefined; onTell: () => void };
+
+function Status({ item, isActive, standing, onTell }: StatusProps) {
   const t = useText();
-  const told = item.error?.message ?? item.waitingFor ?? item.warnings?.at(-1)?.message;
+  const told = item.error?.message ?? standing?.reason ?? item.waitingFor ?? item.warnings?.at(-1)?.message;
   return (
     <span className="two-lines">
-      <State name={shownState(item, isActive)} />
+      <span className="badges">
+        <State name={shownState(item, isActive)} />
+        {item.attempt > 0 && <span className="faint small">{t.attempt(item.attempt + 1)}</span>}
+        {standing && (
+          <span className="faint small">
+            {t.place(standing.place)}
+            {standing.startsInSeconds !== null && ` · ${t.startsIn(durationText(standing.startsInSeconds))}`}
+          </span>
+        )}
+      </span>
       {told && (
         <button type="button" className="why" onClick={onTell} title={told}>
-          <Icon name="alert" /> <span className="cut">{told}</span>
+          <Icon name={item.error ? "alert" : "clock"} /> <span className="cut">{told}</span>
           <span className="sr-only">{t.more}</span>
         </button>
       )}
@@ -128,34 +210,23 @@ function Values({ item }: { item: Item }) {
   );
 }
 
-function Deeds({ item, queue, onRemove }: { item: Item; queue: QueueRow; onRemove: () => void }) {
+type DeedsProps = { item: Item; queue: QueueRow; onRemove: () => void; onStop: () => void };
+
+function Deeds({ item, queue, onRemove, onStop }: DeedsProps) {
   const t = useText();
   const title = titleOf(item);
   const again = () => go(withSearch({ open: "launch", queue: queue.name, item: item.id }));
   return (
     <span className="row-deeds">
-      <Button kind="quiet" icon="rocket" onClick={again} aria-label={t.launchAgainOf(title)} title={t.launchAgain} />
-      {item.state === "PENDING" && (
+      {queue.maySubmit && (
+        <Button kind="quiet" icon="rocket" onClick={again} aria-label={t.launchAgainOf(title)} title={t.launchAgain} />
+      )}
+      {queue.maySubmit && item.state === "PENDING" && (
         <Button kind="quiet" icon="trash" onClick={onRemove} aria-label={t.removeItem(title)} title={t.remove} />
       )}
+      {queue.maySubmit && item.state !== "PENDING" && !isOver(item) && !item.stopAsked && (
+        <Button kind="quiet" icon="stop" onClick={onStop} aria-label={t.stopItem(title)} title={t.stop} />
+      )}
     </span>
-  );
-}
-
-function Report({ item, onClose }: { item: Item; onClose: () => void }) {
-  const t = useText();
-  const waiting = item.waitingFor ? [{ message: item.waitingFor, stage: t.states.queued }] : [];
-  const reports = [...(item.error ? [item.error] : []), ...waiting, ...(item.warnings ?? [])];
-  return (
-    <Drawer kind="dialog" title={titleOf(item)} onClose={onClose}>
-      {reports.map(({ message, stage }) => (
-        <div key={stage + message} className="report">
-          <p className="faint small">
-            {t.stage}: {stage}
-          </p>
-          <pre>{message}</pre>
-        </div>
-      ))}
-    </Drawer>
   );
 }

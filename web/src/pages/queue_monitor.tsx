@@ -1,103 +1,195 @@
-/** Figures of a queue: how items stand, when they were submitted, who submitted them, and what failed. */
-import { useMemo } from "react";
-import type { Item, QueueRow } from "../api/generated";
-import { Ago, Empty, UNITS } from "../parts/basic";
+/** Figures of a queue: how many wait and run over time, how long, who had how much of it, and what failed. */
+import { useMemo, useState } from "react";
+import { type Item, Monitor, type MonitorData, type QueueRow, type Spread } from "../api/generated";
+import { useAsk } from "../api/live";
+import { Ago, Answer, durationText, Empty } from "../parts/basic";
+import { Chart, type Line } from "../parts/chart";
+import { Segmented } from "../parts/form";
 import { type Column, Table } from "../parts/table";
 import { useText } from "../text";
-import { hasAgent, shownState, specOf } from "./queue_data";
+import { REGISTRY } from "./queue_data";
 import { titleOf } from "./queue_items";
 
-const BARS = 48;
+type Figures = NonNullable<NonNullable<MonitorData["project"]>["runQueue"]>;
+type Person = Figures["load"]["people"][number];
 
-export default function MonitorTab({ queue, items }: { queue: QueueRow; items: Item[] }) {
+const RANGES = { hour: 1, day: 24, week: 24 * 7, month: 24 * 30 };
+type Range = keyof typeof RANGES;
+/** Time goes by without events, too: waits grow, and charts move on. */
+const LOOK_MS = 10_000;
+
+export default function MonitorTab({ entity, queue, items }: { entity: string; queue: QueueRow; items: Item[] }) {
   const t = useText();
-  const isActive = hasAgent(queue);
-  const states = useMemo(() => tally(items.map((item) => shownState(item, isActive))), [items, isActive]);
-  const people = useMemo(() => tally(items.map((item) => specOf(item).author ?? "")), [items]);
+  const [range, setRange] = useState<Range>("week");
+  const where = { entity, project: REGISTRY, queue: queue.name, hours: RANGES[range] };
+  const answer = useAsk(Monitor, where, { refetchInterval: LOOK_MS, isKept: true });
+  if (items.length === 0)
+    return (
+      <Empty icon="chart" title={t.nothingToMonitor}>
+        <p>{t.nothingToMonitorText}</p>
+      </Empty>
+    );
+  const ranges = (Object.keys(RANGES) as Range[]).map((name) => [name, t.ranges[name]] as const);
+  return (
+    <>
+      <Segmented label={t.timeRange} value={range} choices={ranges} onChoose={setRange} />
+      <Answer of={answer}>
+        {({ project }) => (project?.runQueue ? <Shown figures={project.runQueue} items={items} /> : null)}
+      </Answer>
+    </>
+  );
+}
+
+function Shown({ figures: { statistics, load }, items }: { figures: Figures; items: Item[] }) {
+  const t = useText();
+  const hasGpus = load.overTime.some(({ gpus }) => gpus > 0);
   const failed = items.filter((item) => item.error);
-  if (items.length === 0) return <Empty icon="chart" title={t.nothingToMonitor} />;
-  const words: Record<string, string> = t.states;
+  return (
+    <>
+      <dl className="tally">
+        <Count name={t.states.queued} count={statistics.pending} note={waited(t.oldest, statistics.oldestPendingSeconds)} />
+        <Count name={t.states.pending} count={statistics.leased + statistics.claimed} />
+        <Count name={t.states.running} count={statistics.running} />
+        <Count name={t.states.finished} count={statistics.finished} />
+        <Count name={t.states.failed} count={statistics.failed} isBad />
+      </dl>
+      <Curves load={load} hasGpus={hasGpus} />
+      <div className="columns">
+        <Times title={t.waitTimes} spread={statistics.waitSeconds} />
+        <Times title={t.runTimes} spread={statistics.durationSeconds} />
+      </div>
+      <ByPerson people={load.people} hasGpus={hasGpus} />
+      {failed.length > 0 && <Errors items={failed} />}
+    </>
+  );
+}
+
+const waited = (say: (time: string) => string, seconds: number | null): string | null =>
+  seconds === null ? null : say(durationText(seconds));
+
+function Count({ name, count, note = null, isBad = false }: CountProps) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd className={isBad && count > 0 ? "bad" : count === 0 ? "none" : ""}>{count}</dd>
+      {note && <dd className="faint small">{note}</dd>}
+    </div>
+  );
+}
+type CountProps = { name: string; count: number; note?: string | null; isBad?: boolean };
+
+function Curves({ load: { overTime }, hasGpus }: { load: Figures["load"]; hasGpus: boolean }) {
+  const t = useText();
+  const [work, gpus] = useMemo(() => {
+    const x = overTime.map(({ at }) => Date.parse(at) / 1000);
+    const line = (label: string, y: number[]): Line => ({ label, x, y });
+    return [
+      [
+        line(
+          t.states.queued,
+          overTime.map(({ waiting }) => waiting),
+        ),
+        line(
+          t.states.running,
+          overTime.map(({ running }) => running),
+        ),
+      ],
+      [
+        line(
+          t.gpusHeld,
+          overTime.map(({ gpus }) => gpus),
+        ),
+      ],
+    ] as const;
+  }, [overTime, t]);
+  return (
+    <div className="charts">
+      <Chart title={t.overTime} lines={[...work]} isTime isCount />
+      {hasGpus && <Chart title={t.gpusHeld} lines={[...gpus]} isTime isCount />}
+    </div>
+  );
+}
+
+function Times({ title, spread: { count, p50, p90, p99 } }: { title: string; spread: Spread }) {
+  const t = useText();
+  const rows = [
+    [t.half, p50],
+    [t.ninety, p90],
+    [t.ninetyNine, p99],
+  ] as const;
+  const most = Math.max(p99 ?? 0, 1e-9);
+  return (
+    <section className="panel">
+      <div className="panel-head">
+        <h2>{title}</h2>
+        <span className="faint small">{t.ofCount(count)}</span>
+      </div>
+      {count === 0 ? (
+        <p className="faint">{t.nothingMeasured}</p>
+      ) : (
+        <ul className="bars">
+          {rows.map(([label, seconds]) => (
+            <li key={label}>
+              <span className="cut">{label}</span>
+              <span className="bar" style={{ width: `${((seconds ?? 0) / most) * 100}%` }} />
+              <span className="number">{seconds === null ? "–" : time(seconds)}</span>
+            </li>
+          ))}
+        </ul>
+      )}
+    </section>
+  );
+}
+
+/** Below some seconds the tenths matter. */
+const time = (seconds: number): string => (seconds < 10 ? `${seconds.toFixed(1)}s` : durationText(seconds));
+
+function ByPerson({ people, hasGpus }: { people: Person[]; hasGpus: boolean }) {
+  const t = useText();
+  const columns: Column<Person>[] = [
+    { title: t.author, isName: true, width: 1.6, by: (one) => one.username, show: (one) => one.username },
+    { title: t.submitted, isNumber: true, by: (one) => one.submitted, show: (one) => one.submitted },
+    { title: t.states.queued, isNumber: true, by: (one) => one.waiting, show: (one) => one.waiting },
+    { title: t.states.running, isNumber: true, by: (one) => one.running, show: (one) => one.running },
+    { title: t.states.failed, isNumber: true, by: (one) => one.failed, show: (one) => one.failed },
+    {
+      title: t.medianWait,
+      isNumber: true,
+      by: (one) => one.waitSeconds,
+      show: (one) => (one.waitSeconds === null ? "–" : time(one.waitSeconds)),
+    },
+    { title: t.runTime, isNumber: true, by: (one) => one.runSeconds, show: (one) => durationText(one.runSeconds) },
+    ...(hasGpus
+      ? [
+          {
+            title: t.gpuHours,
+            isNumber: true,
+            by: (one: Person) => one.gpuSeconds,
+            show: (one: Person) => (one.gpuSeconds / 3600).toFixed(2),
+          },
+        ]
+      : []),
+  ];
+  return (
+    <section>
+      <h2>{t.byAuthor}</h2>
+      <Table label={t.byAuthor} columns={columns} rows={people} id={(one) => one.username} />
+    </section>
+  );
+}
+
+function Errors({ items }: { items: Item[] }) {
+  const t = useText();
   const columns: Column<Item>[] = [
-    { title: t.run, show: (item) => titleOf(item) },
+    { title: t.run, isName: true, show: (item) => titleOf(item) },
     { title: t.submitted, width: 0.6, by: (item) => item.createdAt, show: (item) => <Ago at={item.createdAt} /> },
     { title: t.stage, width: 0.5, show: (item) => item.error?.stage },
     { title: t.error, width: 3, show: (item) => <span className="wrap">{item.error?.message}</span> },
   ];
   return (
-    <>
-      <div className="columns three">
-        <Bars title={t.byState} rows={states.map(([name, count]) => [words[name] ?? name, count, name])} />
-        <Bars title={t.byAuthor} rows={people.map(([name, count]) => [name, count, ""])} />
-        <Timeline items={items} />
-      </div>
-      {failed.length > 0 && (
-        <section>
-          <h2>{t.errors}</h2>
-          <Table label={t.errors} columns={columns} rows={failed} id={(item) => item.id} />
-        </section>
-      )}
-    </>
-  );
-}
-
-const tally = (names: string[]): [string, number][] => {
-  const counts = new Map<string, number>();
-  for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
-  return [...counts].sort(([, one], [, other]) => other - one);
-};
-
-function Bars({ title, rows }: { title: string; rows: [label: string, count: number, state: string][] }) {
-  const most = Math.max(1, ...rows.map(([, count]) => count));
-  return (
-    <section className="panel">
-      <h2>{title}</h2>
-      <ul className="bars">
-        {rows.map(([label, count, state]) => (
-          <li key={label}>
-            <span className="cut">{label}</span>
-            <span className={`bar ${state}`} style={{ width: `${(count / most) * 100}%` }} />
-            <span className="number">{count}</span>
-          </li>
-        ))}
-      </ul>
-    </section>
-  );
-}
-
-/** How many were submitted, over the time from the first to the last. */
-function Timeline({ items }: { items: Item[] }) {
-  const t = useText();
-  const times = items.map((item) => new Date(item.createdAt).getTime());
-  const [first, last] = [times.at(-1) ?? 0, Math.max(times[0] ?? 0, (times.at(-1) ?? 0) + BARS * 1000)];
-  const width = (last - first) / BARS;
-  const counts = new Array<number>(BARS).fill(0);
-  for (const time of times) {
-    const bar = Math.min(BARS - 1, Math.max(0, Math.floor((time - first) / width)));
-    counts[bar] = (counts[bar] ?? 0) + 1;
-  }
-  const most = Math.max(...counts);
-  const [unit, size] = UNITS.find(([, size]) => width / 1000 >= size) ?? UNITS[3];
-  const each = new Intl.NumberFormat(t.locale, { style: "unit", unit, maximumFractionDigits: 0 }).format(width / 1000 / size);
-  return (
-    <section className="panel">
-      <h2>{t.submittedOverTime}</h2>
-      <svg
-        className="columns-chart"
-        viewBox={`0 0 ${BARS * 10} 100`}
-        preserveAspectRatio="none"
-        role="img"
-        aria-label={t.submittedSummary(items.length, most)}
-      >
-        {counts.map((count, index) => (
-          // biome-ignore lint/suspicious/noArrayIndexKey: bars are their places
-          <rect key={index} x={index * 10} y={100 - (count / most) * 96} width={8} height={(count / most) * 96} />
-        ))}
-      </svg>
-      <p className="faint small spread">
-        <Ago at={new Date(first).toISOString()} />
-        <span>{t.perBar(most, each)}</span>
-        <Ago at={new Date(last).toISOString()} />
-      </p>
+    <section>
+      <h2>{t.errors}</h2>
+      <Table label={t.errors} columns={columns} rows={items} id={(item) => item.id} />
     </section>
   );
 }

@@ -2,7 +2,7 @@
 import { lazy, Suspense } from "react";
 import { Queues, type QueuesData } from "../api/generated";
 import { useAsk } from "../api/live";
-import { Ago, Answer, Badge, Button, Empty, Heading, State } from "../parts/basic";
+import { Answer, Badge, Button, Empty, Heading, State } from "../parts/basic";
 import { go, Link, pathOf, useSearch, withSearch } from "../router";
 import { useText } from "../text";
 import { useViewer } from "../viewer";
@@ -57,18 +57,15 @@ export function QueuesPage() {
   );
 }
 
-function QueueCard({ entity, queue }: { entity: string; queue: Row }) {
+export function QueueCard({ entity, queue }: { entity: string; queue: Row }) {
   const t = useText();
-  const items = queue.runQueueItems.edges.map(({ node }) => node);
-  const count = (...states: string[]) => items.filter(({ state }) => states.includes(state)).length;
-  const more = queue.runQueueItems.pageInfo.hasNextPage ? "+" : "";
-  const newest = items.at(-1)?.createdAt;
+  const { pending, leased, claimed, running, finished, failed } = queue.statistics;
   const figures = [
-    [t.states.queued, count("PENDING")],
-    [t.states.pending, count("LEASED", "CLAIMED")],
-    [t.states.running, count("RUNNING")],
-    [t.states.finished, count("FINISHED")],
-    [t.states.failed, count("FAILED")],
+    [t.states.queued, pending],
+    [t.states.pending, leased + claimed],
+    [t.states.running, running],
+    [t.states.finished, finished],
+    [t.states.failed, failed],
   ] as const;
   return (
     <li>
@@ -87,23 +84,12 @@ function QueueCard({ entity, queue }: { entity: string; queue: Row }) {
         <span className="figures">
           {figures.map(([name, number]) => (
             <span key={name} className={number === 0 ? "none" : ""}>
-              <strong>
-                {number}
-                {number > 0 && more}
-              </strong>
+              <strong>{number}</strong>
               {name}
             </span>
           ))}
         </span>
-        <span className="faint small">
-          {queue.createdBy}
-          {newest && (
-            <>
-              {" · "}
-              {t.lastSubmitted} <Ago at={newest} />
-            </>
-          )}
-        </span>
+        <span className="faint small">{t.madeBy(queue.createdBy ?? "")}</span>
       </Link>
     </li>
   );

@@ -10,7 +10,9 @@ import { Icon } from "../parts/icon";
 import { type Theme, useTheme } from "../preferences";
 import { LANGUAGES, useLanguage, useText } from "../text";
 import { useViewer } from "../viewer";
+import { Password } from "./password";
 import { People } from "./people";
+import { Teams } from "./teams";
 
 type Key = { id: number; name: string; begins: string; used: string | null };
 
@@ -34,6 +36,8 @@ export function SettingsPage() {
         <LanguageChoice />
       </section>
       <Keys />
+      <Password />
+      <Teams />
       {isAdmin && <People />}
     </>
   );

@@ -29,7 +29,8 @@ const JOB = `spec:
   template:
     spec:
       containers:
-        - image: \${image_uri}
+        - name: train
+          image: \${image_uri}
           resources:
             requests:
               cpu: 1000m
@@ -42,7 +43,8 @@ const GPU = `spec:
   template:
     spec:
       containers:
-        - image: \${image_uri}
+        - name: train
+          image: \${image_uri}
           resources:
             limits:
               cpu: 4
@@ -60,6 +62,13 @@ spec:
   schedulerName: volcano
   # All ranks start together or not at all: the master and every worker.
   minAvailable: 2
+  # A rank that fails or is evicted takes the others with it, and all begin again together.
+  maxRetry: 3
+  policies:
+    - event: PodFailed
+      action: RestartJob
+    - event: PodEvicted
+      action: RestartJob
   plugins:
     pytorch:
       - --master=master
@@ -77,7 +86,7 @@ spec:
             - name: master
               image: \${image_uri}
               imagePullPolicy: IfNotPresent
-          restartPolicy: OnFailure
+          restartPolicy: Never
     - name: worker
       replicas: 1
       template:
@@ -86,7 +95,7 @@ spec:
             - name: worker
               image: \${image_uri}
               imagePullPolicy: IfNotPresent
-          restartPolicy: OnFailure
+          restartPolicy: Never
 `;
 
 const PYTORCH = `apiVersion: kubeflow.org/v1

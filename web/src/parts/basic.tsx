@@ -32,6 +32,7 @@ const TONES: Record<string, "good" | "bad" | "busy" | "wait" | "calm"> = {
   crashed: "bad",
   killed: "calm",
   stopped: "calm",
+  stopping: "wait",
   queued: "wait",
   pending: "wait",
   idle: "calm",

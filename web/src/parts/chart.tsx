@@ -17,11 +17,22 @@ type Props = {
   /** The part of the horizontal axis that is looked at; all of it without one. */
   range?: Range;
   onRange?: (range: Range) => void;
+  isCount?: boolean;
 };
 
 const HEIGHT = 190;
 
-export function Chart({ title, lines, isLog = false, smoothing = 0, isTime = false, unit = "", range = null, onRange }: Props) {
+export function Chart({
+  title,
+  lines,
+  isLog = false,
+  smoothing = 0,
+  isTime = false,
+  unit = "",
+  range = null,
+  onRange,
+  isCount = false,
+}: Props) {
   const t = useText();
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>(null);
@@ -32,7 +43,7 @@ export function Chart({ title, lines, isLog = false, smoothing = 0, isTime = fal
   useEffect(() => {
     if (!box.current) return;
     const made = new uPlot(
-      options(JSON.parse(shape), { isLog, isTime, unit, width: box.current.clientWidth }, (next) =>
+      options(JSON.parse(shape), { isLog, isTime, isCount, unit, width: box.current.clientWidth }, (next) =>
         latest.current.onRange?.(next),
       ),
       latest.current.data,
@@ -47,7 +58,7 @@ export function Chart({ title, lines, isLog = false, smoothing = 0, isTime = fal
       made.destroy();
       plot.current = null;
     };
-  }, [shape, isLog, isTime, unit]);
+  }, [shape, isLog, isTime, isCount, unit]);
   useEffect(() => {
     const shown = plot.current;
     if (!shown) return;
@@ -112,7 +123,7 @@ export const number = (value: unknown): string =>
       ).format(value)
     : "–";
 
-type Look = { isLog: boolean; isTime: boolean; unit: string; width: number };
+type Look = { isLog: boolean; isTime: boolean; isCount: boolean; unit: string; width: number };
 
 function options(labels: string[], look: Look, onRange: (range: Range) => void): uPlot.Options {
   const style = getComputedStyle(document.documentElement);
@@ -160,8 +171,8 @@ function options(labels: string[], look: Look, onRange: (range: Range) => void):
     },
     scales: { x: { time: look.isTime }, y: look.isLog ? { distr: 3 } : {} },
     axes: [
-      { ...axis, size: 28 },
-      { ...axis, size: 54, values: y },
+      { ...axis, size: look.isTime ? 42 : 28 },
+      { ...axis, size: 54, values: y, ...(look.isCount && { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000] }) },
     ],
     series: [
       {},

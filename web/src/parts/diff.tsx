@@ -5,7 +5,8 @@ type Row = { sign: " " | "+" | "-"; text: string };
 const CONTEXT = 2;
 
 export function Diff({ title, before, after }: { title: string; before: string; after: string }) {
-  const rows = compare(before.trimEnd().split("\n"), after.trimEnd().split("\n"));
+  const lines = (text: string) => (text === "" ? [] : text.trimEnd().split("\n"));
+  const rows = compare(lines(before), lines(after));
   const isNear = (index: number) =>
     rows.slice(Math.max(0, index - CONTEXT), index + CONTEXT + 1).some(({ sign }) => sign !== " ");
   return (

@@ -3,10 +3,18 @@ import { type ReactNode, useEffect, useId, useRef } from "react";
 import { useText } from "../text";
 import { Button } from "./basic";
 
-type Props = { title: string; onClose: () => void; kind?: "drawer" | "dialog"; children: ReactNode; footer?: ReactNode };
+type Props = {
+  title: string;
+  onClose: () => void;
+  kind?: "drawer" | "dialog";
+  children: ReactNode;
+  /** Beside what one fills in, where there is room; below it elsewhere. */
+  aside?: ReactNode;
+  footer?: ReactNode;
+};
 
 /** It does not close by a click outside of it: somebody may be typing in it. */
-export function Drawer({ title, onClose, kind = "drawer", children, footer }: Props) {
+export function Drawer({ title, onClose, kind = "drawer", children, aside, footer }: Props) {
   const t = useText();
   const dialog = useRef<HTMLDialogElement>(null);
   const name = useId();
@@ -22,12 +30,15 @@ export function Drawer({ title, onClose, kind = "drawer", children, footer }: Pr
     onClose();
   };
   return (
-    <dialog ref={dialog} className={kind} aria-labelledby={name} onCancel={cancel}>
+    <dialog ref={dialog} className={aside ? `${kind} wide` : kind} aria-labelledby={name} onCancel={cancel}>
       <header>
         <h2 id={name}>{title}</h2>
         <Button kind="quiet" icon="close" onClick={onClose} aria-label={t.close} />
       </header>
-      <div className="drawer-body">{children}</div>
+      <div className="drawer-body">
+        {children}
+        {aside}
+      </div>
       {footer && <footer>{footer}</footer>}
     </dialog>
   );

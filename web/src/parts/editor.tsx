@@ -7,16 +7,26 @@ import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { json } from "@codemirror/lang-json";
 import { yaml } from "@codemirror/lang-yaml";
 import { HighlightStyle, indentUnit, syntaxHighlighting } from "@codemirror/language";
-import { type Diagnostic, linter, lintKeymap } from "@codemirror/lint";
+import { type Diagnostic, linter, lintGutter, lintKeymap, setDiagnostics } from "@codemirror/lint";
 import { Compartment, EditorState } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import { useEffect, useRef, useState } from "react";
+import { type Finding, offsetOf, type Report } from "../api/judge";
 import { problemsOf } from "../documents";
 import { useText } from "../text";
 
 export type Language = "yaml" | "json";
-type Props = { label: string; value: string; language?: Language; onChange?: (text: string) => void };
+type Props = {
+  label: string;
+  value: string;
+  language?: Language;
+  onChange?: (text: string) => void;
+  /** What the server found, once it has looked; without this, the page itself looks whether the text can be read. */
+  report?: Report | null;
+  /** Where the cursor goes, each time that it is another object. */
+  place?: Finding | null;
+};
 
 const THEME = EditorView.theme({
   "&": {
@@ -39,6 +49,8 @@ const THEME = EditorView.theme({
     border: "1px solid var(--line-strong)",
     borderRadius: "6px",
   },
+  ".cm-gutter-lint": { width: "1em" },
+  ".cm-diagnostic": { padding: "6px 10px", whiteSpace: "pre-wrap", maxWidth: "52ch", fontFamily: "var(--sans)" },
   ".cm-diagnosticAction": { backgroundColor: "var(--accent-fill)", color: "var(--on-accent)", borderRadius: "4px" },
 });
 const COLOURS = HighlightStyle.define([
@@ -48,7 +60,27 @@ const COLOURS = HighlightStyle.define([
   { tag: tags.comment, color: "var(--faint)", fontStyle: "italic" },
 ]);
 
-export function Editor({ label, value, language = "yaml", onChange }: Props) {
+const SEVERITIES = { note: "info", warning: "warning", error: "error" } as const;
+
+/** A finding as CodeMirror marks it: the word that it begins at. */
+function markOf(finding: Finding, text: string, fix: string): Diagnostic {
+  const from = offsetOf(text, [finding.line, finding.column]);
+  const [word] = /^["']?[^\s:,\]}"']+/.exec(text.slice(from)) ?? [""];
+  const changes = (finding.edits ?? []).map((edit) => ({
+    from: offsetOf(text, edit.from),
+    to: offsetOf(text, edit.to),
+    insert: edit.text,
+  }));
+  return {
+    from,
+    to: Math.min(text.length, from + Math.max(1, word.length)),
+    severity: SEVERITIES[finding.severity],
+    message: [`${finding.message} (${finding.code})`, finding.suggestion].filter(Boolean).join("\n"),
+    actions: changes.length > 0 ? [{ name: fix, apply: (view) => view.dispatch({ changes }) }] : [],
+  };
+}
+
+export function Editor({ label, value, language = "yaml", onChange, report, place }: Props) {
   const t = useText();
   const host = useRef<HTMLDivElement>(null);
   const view = useRef<EditorView>(null);
@@ -56,6 +88,7 @@ export function Editor({ label, value, language = "yaml", onChange }: Props) {
   const writing = useRef(onChange);
   writing.current = onChange;
   const isFixed = !onChange;
+  const isJudged = report !== undefined;
   const first = useRef({ value, language });
 
   useEffect(() => {
@@ -67,7 +100,7 @@ export function Editor({ label, value, language = "yaml", onChange }: Props) {
       : [
           history(),
           highlightActiveLine(),
-          lint,
+          isJudged ? lintGutter() : lint,
           EditorView.updateListener.of((update) => update.docChanged && writing.current?.(update.state.doc.toString())),
         ];
     const made = new EditorView({
@@ -88,7 +121,27 @@ export function Editor({ label, value, language = "yaml", onChange }: Props) {
     });
     view.current = made;
     return () => made.destroy();
-  }, [label, isFixed, syntax, t]);
+  }, [label, isFixed, isJudged, syntax, t]);
+
+  useEffect(() => {
+    const shown = view.current;
+    // A report on an older text would mark the wrong words; the one on this text is on its way.
+    if (!shown || !report || report.text !== shown.state.doc.toString()) return;
+    shown.dispatch(
+      setDiagnostics(
+        shown.state,
+        report.findings.map((finding) => markOf(finding, report.text, t.fix)),
+      ),
+    );
+  }, [report, t]);
+
+  useEffect(() => {
+    const shown = view.current;
+    if (!shown || !place) return;
+    const at = Math.min(shown.state.doc.length, offsetOf(shown.state.doc.toString(), [place.line, place.column]));
+    shown.dispatch({ selection: { anchor: at }, scrollIntoView: true });
+    shown.focus();
+  }, [place]);
 
   useEffect(() => {
     view.current?.dispatch({ effects: syntax.reconfigure(language === "yaml" ? yaml() : json()) });

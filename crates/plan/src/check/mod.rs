@@ -51,6 +51,17 @@ pub struct Finding {
     pub suggestion: Option<String>,
     /// `--fix` mends it.
     pub autofix: bool,
+    /// What mends this alone, in the text as it was given; nothing where that depends on other fixes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub edits: Vec<Change>,
+}
+
+/// A part of the text, by lines and columns as findings count them, and what it becomes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Change {
+    pub from: (usize, usize),
+    pub to: (usize, usize),
+    pub text: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -90,11 +101,22 @@ struct Raw {
     message: String,
     suggestion: Option<String>,
     fix: Vec<Edit>,
+    /// The fix is one of another text than the one that was given.
+    is_elsewhere: bool,
 }
 
 impl Raw {
     fn new(code: &'static str, severity: Severity, at: usize, message: impl Into<String>) -> Raw {
-        Raw { code, severity, at, path: String::new(), message: message.into(), suggestion: None, fix: Vec::new() }
+        Raw {
+            code,
+            severity,
+            at,
+            path: String::new(),
+            message: message.into(),
+            suggestion: None,
+            fix: Vec::new(),
+            is_elsewhere: false,
+        }
     }
 
     fn path(mut self, path: &str) -> Raw {
@@ -141,7 +163,10 @@ fn look(text: &str, facts: &Facts) -> Vec<Raw> {
             Err(problem) => later.push(Raw::new("G-00", Severity::Error, problem.at, problem.message)),
         }
     }
-    later.iter_mut().for_each(|raw| raw.at = edits.original(raw.at));
+    for raw in &mut later {
+        raw.at = edits.original(raw.at);
+        raw.is_elsewhere = mended != text;
+    }
     raws.append(&mut later);
     raws
 }
@@ -178,6 +203,11 @@ fn fix(text: &str, facts: &Facts) -> Option<String> {
 
 fn report(text: &str, raws: &[Raw], fixed: Option<String>) -> Report {
     let lines = Lines::new(text);
+    let change = |edit: &Edit| Change {
+        from: lines.place(edit.range.start),
+        to: lines.place(edit.range.end),
+        text: edit.text.clone(),
+    };
     let finding = |raw: &Raw| {
         let (line, column) = lines.place(raw.at);
         Finding {
@@ -189,6 +219,7 @@ fn report(text: &str, raws: &[Raw], fixed: Option<String>) -> Report {
             message: raw.message.clone(),
             suggestion: raw.suggestion.clone(),
             autofix: !raw.fix.is_empty(),
+            edits: if raw.is_elsewhere { Vec::new() } else { raw.fix.iter().map(change).collect() },
         }
     };
     let mut findings: Vec<Finding> = raws.iter().map(finding).collect();

@@ -25,6 +25,7 @@ pub fn differences(first: &str, second: &str) -> Vec<Finding> {
             message,
             suggestion: None,
             autofix: false,
+            edits: Vec::new(),
         }
     };
     found.into_iter().map(finding).collect()

@@ -4,6 +4,7 @@ pub mod gpus;
 pub mod inputs;
 pub mod item;
 pub mod limits;
+pub mod load;
 pub mod ordered;
 pub mod spec;
 pub mod template;

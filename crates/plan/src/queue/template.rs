@@ -214,6 +214,25 @@ pub fn values(variables: &[Variable], given: &Map<String, Value>) -> Result<BTre
     if problems.is_empty() { Ok(values) } else { Err(problems) }
 }
 
+/// Values to show a queue with before anybody has chosen some: what is given, else the default, else the least that is allowed.
+pub fn samples(variables: &[Variable], given: &Map<String, Value>) -> Map<String, Value> {
+    let sample = |Variable { name, schema, .. }: &Variable| {
+        let choice = || schema.choices.as_ref().and_then(|choices| choices.first().cloned());
+        let least = schema.minimum.or(schema.maximum).unwrap_or(1.0);
+        let plain = || match schema.kind {
+            Kind::String => Value::from(name.as_str()),
+            #[expect(clippy::cast_possible_truncation, reason = "a limit beyond 2^63 is cut to it")]
+            Kind::Integer => Value::from(least.ceil() as i64),
+            Kind::Number => Value::from(least),
+            Kind::Boolean => Value::from(false),
+        };
+        let value = given.get(name).or(schema.default.as_ref()).cloned().or_else(choice).unwrap_or_else(plain);
+        (name.clone(), value)
+    };
+    let unknown = given.iter().map(|(name, value)| (name.clone(), value.clone()));
+    unknown.chain(variables.iter().map(sample)).collect()
+}
+
 /// What somebody wrote for a variable, as what its type asks for; what is not of that type stays a text, and is refused as one.
 pub fn worded(variables: &[Variable], name: &str, text: &str) -> Value {
     let kind = variables.iter().find(|variable| variable.name == name).map(|variable| variable.schema.kind);

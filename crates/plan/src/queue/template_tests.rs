@@ -31,6 +31,18 @@ fn variables_are_read_in_order_with_their_schema_as_text() {
     }
 }
 
+#[test]
+fn samples_are_values_that_the_queue_would_take() {
+    let text = r#"{"gpus": {"schema": {"type": "integer", "minimum": 1.5}}, "rate": {"schema": {"type": "number"}},
+        "kind": {"schema": {"type": "string", "enum": ["a100", "h100"]}}, "word": {"schema": {"type": "string"}},
+        "fast": {"schema": {"type": "boolean"}}, "set": {"schema": {"type": "integer", "default": 7}}}"#;
+    let variables = declare(text).unwrap();
+    let shown = samples(&variables, &given(json!({ "rate": 0.25 })));
+    let wanted = json!({"gpus": 2, "rate": 0.25, "kind": "a100", "word": "word", "fast": false, "set": 7});
+    assert_eq!(Value::from(shown.clone()), wanted);
+    assert!(values(&variables, &shown).is_ok());
+}
+
 // LA-T-11
 #[test]
 fn a_declaration_that_could_never_work_is_refused() {

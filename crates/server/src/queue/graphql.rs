@@ -2,6 +2,8 @@
 
 use super::items::{self, Item, Report};
 use super::limits::{RunQueueLimits, RunQueueStatistics, statistics};
+use super::line::{self, RunQueuePlace};
+use super::load::{self, RunQueueLoad};
 use super::{Config, Queue as Record, store};
 use crate::agent::{self, graphql::LaunchAgent};
 use crate::connection;
@@ -15,7 +17,7 @@ use async_graphql::{Context, Enum, ID, Object, SimpleObject};
 use jiff::Timestamp;
 use std::sync::Arc;
 use volley_plan::people::Deed;
-use volley_plan::queue::item::State;
+use volley_plan::queue::item::{End, State};
 use volley_plan::queue::{spec, template};
 
 pub struct ProjectQueues(pub Arc<ProjectRecord>);
@@ -132,6 +134,22 @@ impl RunQueue {
     async fn statistics(&self, ctx: &Context<'_>, hours: Option<i32>) -> Result<RunQueueStatistics> {
         statistics(&ctx.shared().database, self.0.id, hours.unwrap_or(24 * 7), Timestamp::now()).await
     }
+    /// How it was used in the last hours, a week if none are named: over time, and by person. Not in W&B's schema.
+    async fn load(&self, ctx: &Context<'_>, hours: Option<i32>, points: Option<i32>) -> Result<RunQueueLoad> {
+        load::load(&ctx.shared().database, self.0.id, load::Window { hours, points }, Timestamp::now()).await
+    }
+    /// The first of those that wait, in their order. Not in W&B's schema.
+    async fn places(&self, ctx: &Context<'_>, first: Option<i32>) -> Result<Vec<RunQueuePlace>> {
+        line::places(&ctx.shared().database, &self.0, length(first), Timestamp::now()).await
+    }
+    /// Whether the caller may launch into it. Not in W&B's schema, nor is what follows.
+    async fn may_submit(&self, ctx: &Context<'_>) -> bool {
+        self.0.is_open_to(ctx.caller(), Deed::Submit)
+    }
+    /// Whether the caller may change or delete it.
+    async fn may_manage(&self, ctx: &Context<'_>) -> bool {
+        self.0.is_open_to(ctx.caller(), Deed::ManageQueue)
+    }
     /// The agents that said they serve this queue, those heard of last first.
     async fn launch_agents(&self, ctx: &Context<'_>) -> Result<Vec<LaunchAgent>> {
         let id = ids::encode("RunQueue", self.0.id);
@@ -204,6 +222,14 @@ impl RunQueueItem {
     /// How often it was put back after its process was preempted.
     async fn attempt(&self) -> i32 {
         i32::try_from(self.0.life.attempt).unwrap_or(i32::MAX)
+    }
+    /// How it ended: `finished`, `failed`, or `stopped`, which W&B's clients are told as failed.
+    async fn end(&self) -> Option<&str> {
+        self.0.life.end().map(End::name)
+    }
+    /// Whether somebody asked for its end, which has not come yet.
+    async fn stop_asked(&self) -> bool {
+        self.0.life.is_stop_asked && self.0.life.end().is_none()
     }
     async fn template_variable_values(&self) -> Option<Json> {
         serde_json::from_str(&self.0.template_values).ok().map(Json)

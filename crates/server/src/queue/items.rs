@@ -213,6 +213,13 @@ pub async fn open_of_run(write: &mut Write, run: i64) -> Result<Vec<Item>> {
     write.all(sql, args![run]).await?.iter().map(read).collect()
 }
 
+/// Those that wait, in their order: ids, and what was noted of why.
+pub async fn waiting(database: &Database, queue: i64, limit: usize) -> Result<Vec<(i64, Option<String>)>> {
+    let sql = "SELECT id, waiting FROM items WHERE queue_id = $1 AND state = 'PENDING' ORDER BY rank, id LIMIT $2";
+    let rows = database.all(sql, args![queue, limit]).await?;
+    rows.iter().map(|row| Ok((row.get("id")?, row.get("waiting")?))).collect()
+}
+
 /// How many go before an item that waits.
 pub async fn before(database: &Database, item: &Item) -> Result<i64> {
     let sql = "SELECT COUNT(*) AS n FROM items i JOIN items own ON own.id = $1 WHERE i.queue_id = own.queue_id \

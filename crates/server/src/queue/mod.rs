@@ -5,6 +5,8 @@ pub mod input;
 pub mod items;
 mod job;
 pub mod limits;
+pub mod line;
+pub mod load;
 pub mod mutation;
 pub mod preview;
 pub mod push;

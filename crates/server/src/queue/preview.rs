@@ -88,7 +88,14 @@ pub async fn preview(
     };
     // A queue is looked at before anybody has chosen an image for it.
     let spec = wanted.spec.unwrap_or_else(|| json!({ "docker": { "docker_image": "image" } })).to_string();
-    let values = wanted.values.map(|values| values.to_string());
+    let values = match (wanted.values, &wanted.config) {
+        (given, Some(_)) => {
+            let given = given.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
+            Some(Value::from(template::samples(&own.variables, &given)))
+        }
+        (given, None) => given,
+    };
+    let values = values.map(|values| values.to_string());
     let asked = Push {
         spec: &spec,
         values: values.as_deref(),

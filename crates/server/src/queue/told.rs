@@ -1,16 +1,17 @@
 //! How an item is told to agents and people, as JSON.
 
 use super::items::{self, Item};
+use super::line::Line;
 use super::{Config, Queue, store, story};
 use crate::database::{Database, Result};
 use crate::graphql::scalars::date_text;
-use crate::{agent, args, ids, run};
-use jiff::{SignedDuration, Timestamp};
+use crate::{agent, ids, run};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use volley_plan::people::Deed;
 use volley_plan::queue::item::{End, State};
-use volley_plan::queue::{spec, wait};
+use volley_plan::queue::spec;
 
 /// The run's entity, project and name, once an agent has answered for the item.
 pub fn run_of(item: &Item, entity: &str) -> Option<(String, String, String)> {
@@ -101,7 +102,7 @@ impl<'a> Teller<'a> {
         let agents = agent::store::living(self.database, self.queue.id, self.now).await?;
         told["agents"] = agents.iter().map(|(name, host)| json!({ "name": name, "host": host })).collect();
         if item.life.shown(self.now) == State::Pending {
-            self.add_wait(&mut told, item, !agents.is_empty()).await?;
+            self.add_wait(&mut told, item).await?;
         }
         if told["exit_code"].is_null()
             && let Some(run) = item.run_id
@@ -142,28 +143,12 @@ impl<'a> Teller<'a> {
         Ok(told)
     }
 
-    async fn add_wait(&self, told: &mut Value, item: &Item, is_served: bool) -> Result<()> {
+    async fn add_wait(&self, told: &mut Value, item: &Item) -> Result<()> {
         let before = items::before(self.database, item).await?;
-        let since = self.now - SignedDuration::from_hours(1);
-        let sql = "SELECT COUNT(*) AS n, MIN(started_at) AS first FROM items WHERE queue_id = $1 AND started_at > $2";
-        let row = self.database.maybe(sql, args![self.queue.id, since]).await?;
-        let starts = row.as_ref().map_or(Ok(0), |row| row.get("n"))?;
-        let first: Option<i64> = row.map_or(Ok(None), |row| row.get("first"))?;
-        let span = first.map_or(0, |first| self.now.as_microsecond() - first) / 1_000_000;
-        let sql = "SELECT COUNT(*) AS n FROM items WHERE queue_id = $1 AND state IN ('LEASED', 'CLAIMED', 'RUNNING')";
-        let row = self.database.maybe(sql, args![self.queue.id]).await?;
-        let held = row.map_or(Ok(0), |row| row.get("n"))?;
-        let facts = wait::Facts {
-            queue: &self.queue.name,
-            before,
-            is_served,
-            held,
-            running_max: self.queue.limits.running_max,
-            noted: item.waiting.as_deref(),
-        };
+        let line = Line::read(self.database, self.queue, self.now).await?;
         told["queue_place"] = json!(before + 1);
-        told["estimate_s"] = json!(wait::estimate_s(before, starts, span));
-        told["reason"] = json!(wait::reason(&facts));
+        told["estimate_s"] = json!(line.estimate_s(before));
+        told["reason"] = json!(line.reason(before, item.waiting.as_deref()));
         Ok(())
     }
 }
