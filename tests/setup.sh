@@ -54,6 +54,10 @@ need ip iproute2
 need nft nftables
 need iptables iptables
 need setpriv util-linux
+need git git
+# Containers beside the cluster; runc, because crun refuses machines with both versions of cgroups.
+need podman podman
+need runc runc
 need docker-registry docker-registry
 need python3 python3
 has_torch || packages+=(python3-torch)
@@ -63,7 +67,6 @@ need npm npm
 need chromium chromium
 if [ "${1:-}" = bench ]; then
     need crun crun
-    need runc runc
     need skopeo skopeo
     need umoci umoci
     need zstd zstd

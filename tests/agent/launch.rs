@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use volley_client::Client;
 use volley_client::items::Item;
+use volley_client::jobs::JobPath;
 use volley_client::people::QueueSpec;
 
 const POLL: Duration = Duration::from_millis(20);
@@ -35,8 +36,12 @@ impl<'a> Launch<'a> {
 
     /// Makes a queue of Kubernetes with this config.
     pub fn make_queue(&self, name: &str, config: &Value) {
+        self.make_queue_of(name, "kubernetes", config);
+    }
+
+    pub fn make_queue_of(&self, name: &str, resource: &str, config: &Value) {
         let spec = QueueSpec {
-            resource: "kubernetes".to_owned(),
+            resource: resource.to_owned(),
             config: config.clone(),
             variables: json!({}),
             has_priorities: true,
@@ -49,6 +54,20 @@ impl<'a> Launch<'a> {
         let spec = json!({ "entity": self.entity, "project": "p", "docker": { "docker_image": "host" }, "resource": "kubernetes",
             "overrides": { "entry_point": ["sh", "-c", script] } });
         self.push_spec(queue, &spec)
+    }
+
+    /// Submits a shell script as a process.
+    pub fn push_process(&self, queue: &str, script: &str) -> String {
+        let spec = json!({ "entity": self.entity, "project": "p", "resource": "local-process",
+            "overrides": { "entry_point": ["sh", "-c", script], "run_config": { "lr": 0.5 } } });
+        self.push_spec(queue, &spec)
+    }
+
+    /// Makes a job; gives what it is called.
+    pub fn make_job(&self, name: &str, job: &Value) -> String {
+        let path = JobPath { entity: &self.entity, project: "p", name };
+        let version = self.runtime.block_on(self.client.create_job(path, job, &[])).unwrap();
+        format!("{}/p/{name}:v{version}", self.entity)
     }
 
     pub fn push_spec(&self, queue: &str, spec: &Value) -> String {

@@ -21,3 +21,6 @@ mod launch;
 
 mod jobs;
 mod agents;
+mod processes;
+mod containers;
+mod sources;

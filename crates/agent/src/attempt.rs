@@ -10,16 +10,12 @@ use std::sync::Arc;
 use volley_client::Client;
 use volley_client::items::Run;
 use volley_client::jobs::JobPath;
+use volley_plan::launch::build::{self, Builder, Recipe};
+use volley_plan::launch::environment::Given;
 use volley_plan::launch::kubernetes::Manifests;
-use volley_plan::launch::order::{self, Code, CodeSource, Job, Order, RunSpec, Station, Template};
+use volley_plan::launch::order::{CodeSource, Order, PROJECT_DEFAULT, RunSpec, Station, Template, Ticket};
 use volley_plan::launch::secrets::{Secret, SecretValue};
 use volley_plan::launch::{self, Refusal, Submission, job, names, walk};
-use volley_plan::queue::template;
-
-/// The base image of code whose job and queue name none.
-const BASE_IMAGE: &str = "python:3.12-slim";
-/// Runs of a launch that names no project are kept there, as W&B's clients do it.
-const PROJECT_DEFAULT: &str = "uncategorized";
 
 /// What is the same for all attempts of an agent.
 pub struct Bench {
@@ -27,16 +23,17 @@ pub struct Bench {
     pub station: Station,
     /// The credential that workloads get.
     pub key: String,
-    /// The image that fetches code inside a cluster.
-    pub fetcher_image: String,
-    /// The base image of code, where neither the job nor the queue names one.
-    pub base_image: Option<String>,
+    /// What code runs in, and what fetches it.
+    pub bases: job::Bases,
+    pub builder: Builder,
 }
 
 /// What is submitted for an attempt, or why nothing is.
 pub struct Prepared {
     pub run: Run,
     pub order: Option<Order>,
+    /// How its image is made, before it runs.
+    pub recipe: Option<Recipe>,
     pub submission: Result<Submission, String>,
     key: String,
     /// Several containers write to its console, so that lines say whose they are.
@@ -63,7 +60,11 @@ impl Attempt {
 
     /// What the keys of a Secret hold.
     pub fn contents(&self, secret: &Secret) -> Result<Map<String, Value>, Failure> {
-        let value = |value: &SecretValue| match value {
+        secret.values.iter().map(|(name, held)| Ok((name.clone(), Value::from(self.held(held)?)))).collect()
+    }
+
+    fn held(&self, value: &SecretValue) -> Result<String, Failure> {
+        match value {
             SecretValue::ApiKey => Ok(self.prepared.key.clone()),
             SecretValue::Text(text) => Ok(text.clone()),
             SecretValue::Named(name) => Err(Failure::Refused(format!(
@@ -71,8 +72,17 @@ impl Attempt {
                 self.item.entity
             ))),
             SecretValue::Registry => Err(Failure::Refused("no credentials for the registry are known".to_owned())),
-        };
-        secret.values.iter().map(|(name, held)| Ok((name.clone(), Value::from(value(held)?)))).collect()
+        }
+    }
+
+    /// What a variable holds outside of a cluster, where there are no fields of a pod.
+    pub fn value(&self, given: &Given) -> Result<Option<String>, Failure> {
+        match given {
+            Given::Text(text) => Ok(Some(text.clone())),
+            Given::ApiKey => self.held(&SecretValue::ApiKey).map(Some),
+            Given::Secret(name) => self.held(&SecretValue::Named(name.clone())).map(Some),
+            Given::Field(_) => Ok(None),
+        }
     }
 }
 
@@ -100,6 +110,7 @@ impl Bench {
         let refused = |refusals: Vec<Refusal>, run: Run, key: String| Prepared {
             run,
             order: None,
+            recipe: None,
             submission: Err(told(&refusals)),
             key,
             is_plural: false,
@@ -107,46 +118,36 @@ impl Bench {
         if !refusals.is_empty() {
             return Ok(refused(refusals, run, key));
         }
-        let mut order = self.order(item, spec, run_id);
-        if let Err(refusal) = self.add_job(&mut order).await? {
-            return Ok(refused(vec![refusal], run, key));
-        }
+        let template = item.template.as_ref();
+        let ticket = Ticket {
+            item: &item.id,
+            attempt: item.attempt,
+            queue: &item.queue,
+            queue_entity: &item.entity,
+            priority: item.priority,
+            run_id,
+            template: template.map(|(raw, values)| Template { raw: raw.clone(), values: values.clone() }),
+        };
+        let mut order = Order::new(ticket, spec, &item.spec);
+        let recipe = match self.add_job(&mut order).await? {
+            Ok(recipe) => recipe,
+            Err(refusal) => return Ok(refused(vec![refusal], run, key)),
+        };
         let submission = launch::render(&order, &self.station).map(|rendered| rendered.submission);
         let is_plural = submission.as_ref().is_ok_and(is_plural);
         Ok(Prepared {
             run,
             order: Some(order),
+            recipe,
             submission: submission.map_err(|refusals| told(&refusals)),
             key,
             is_plural,
         })
     }
 
-    fn order(&self, item: &Item, spec: RunSpec, run_id: String) -> Order {
-        let config = order::config_of(&item.spec, &spec.resource);
-        let template =
-            item.template.as_ref().map(|(raw, values)| Template { raw: raw.clone(), values: values.clone() });
-        Order {
-            item: item.id.clone(),
-            attempt: item.attempt,
-            queue: item.queue.clone(),
-            queue_entity: item.entity.clone(),
-            priority: item.priority,
-            run_id,
-            config,
-            queue_config: template.as_ref().map(|own| template::render(&own.raw, &own.values)),
-            template,
-            image: spec.image.clone(),
-            is_image_job: spec.image.is_some(),
-            job: None,
-            code: None,
-            spec,
-        }
-    }
-
-    /// Looks up the job that the order names.
-    async fn add_job(&self, order: &mut Order) -> Result<Result<(), Refusal>, Failure> {
-        let Some(written) = order.spec.job.clone() else { return Ok(Ok(())) };
+    /// Looks up the job that the order names; gives how its image is made, where it has to be.
+    async fn add_job(&self, order: &mut Order) -> Result<Result<Option<Recipe>, Refusal>, Failure> {
+        let Some(written) = order.spec.job.clone() else { return Ok(Ok(None)) };
         let missing = |what: String| Refusal::new("J-11", "job", what, "`volley job ls` shows those that there are");
         let Some([entity, project, name]) = job::reference(&written, &order.spec.entity, &order.spec.project) else {
             return Ok(Err(missing(format!("`{written}` is not the name of a job"))));
@@ -159,36 +160,27 @@ impl Bench {
         let Some((version, document)) = found else {
             return Ok(Err(missing(format!("job `{written}` is not there, or its files are gone"))));
         };
-        let source = match job::read(&document) {
+        let mut source = match job::read(&document) {
             Ok(source) => source,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let plain = name.split(':').next().unwrap_or(name).to_owned();
-        order.job = Some(Job {
-            reference: format!("{entity}/{project}/{plain}:v{version}"),
-            name: plain,
-            version: format!("v{version}"),
-            entry_point: source.entry_point,
-        });
-        order.is_image_job = source.image.is_some();
-        order.image = source.image;
-        if let Some(code) = source.code {
-            self.add_code(order, code, source.base_image);
+        if let Some(CodeSource::Artifact { id, reference }) = &mut source.code {
+            *reference = match self.client.artifact_reference(id).await {
+                Ok(Some(found)) => Some(found),
+                Err(error) if error.is_passing() => return Err(error.into()),
+                Ok(None) | Err(_) => return Ok(Err(missing(format!("the code of job `{written}` is gone")))),
+            };
         }
-        Ok(Ok(()))
-    }
-
-    /// Code runs in the job's base image, the queue's, or the agent's (section 5.4, step 6).
-    fn add_code(&self, order: &mut Order, source: CodeSource, of_job: Option<String>) {
-        let of_queue = order.config.pointer("/builder/base_image").and_then(Value::as_str).map(str::to_owned);
-        let chosen = of_job.or(of_queue).or_else(|| self.base_image.clone());
-        order.code = Some(Code {
-            source,
-            is_default_base: chosen.is_none(),
-            claim: None,
-            fetcher_image: self.fetcher_image.clone(),
-        });
-        order.image = Some(chosen.unwrap_or_else(|| BASE_IMAGE.to_owned()));
+        let plain = name.split(':').next().unwrap_or(name).to_owned();
+        let version = format!("v{version}");
+        let reference = format!("{entity}/{project}/{plain}:{version}");
+        let named = job::Named { reference: &reference, name: &plain, version: &version };
+        order.add_job(named, source.clone(), &self.bases);
+        let recipe = build::recipe(order, &source, &self.builder);
+        if let Ok(Some(recipe)) = &recipe {
+            order.run_built(&recipe.image);
+        }
+        Ok(recipe)
     }
 }
 

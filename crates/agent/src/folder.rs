@@ -41,6 +41,13 @@ impl Folder {
         Err(io::Error::other(format!("{AGENTS_MAX} agents use `{}` already", root.display())))
     }
 
+    /// Whether an agent works in one of them.
+    pub fn is_used(root: &Path) -> bool {
+        let lock = |number: usize| File::open(root.join(number.to_string()).join("lock")).ok();
+        let is_held = |lock: File| matches!(lock.try_lock(), Err(fs::TryLockError::WouldBlock));
+        (1..=AGENTS_MAX).filter_map(lock).any(is_held)
+    }
+
     fn identity_path(&self) -> PathBuf {
         self.path.join("agent.json")
     }

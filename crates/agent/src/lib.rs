@@ -9,8 +9,13 @@ pub mod health;
 pub mod runner;
 pub mod item;
 pub mod kube;
+pub mod process;
+pub mod container;
+pub mod source;
 
 mod attempt;
+mod build;
+mod claim;
 mod console;
 mod desk;
 mod folder;
@@ -22,12 +27,16 @@ mod visit;
 
 use crate::kube::{KubeRunner, Terms, Wake};
 use attempt::Bench;
+use build::Builds;
+use claim::Claims;
 use console::Consoles;
+use container::ContainerRunner;
 use desk::Desk;
 use folder::{Folder, Identity};
 use health::{Health, Stage};
 use item::Table;
 use parking_lot::Mutex;
+use process::ProcessRunner;
 use runner::Failure;
 use serde_json::{Value, json};
 use shell::{Key, Limits, Shell};
@@ -39,11 +48,19 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use volley_client::Client;
 use volley_plan::agent::capacity::Limit;
-use volley_plan::agent::config::Config;
+use volley_plan::agent::config::{self, Config};
 use volley_plan::agent::life::Timers;
-use volley_plan::launch::order::Station;
+use volley_plan::launch::build::Builder;
+use volley_plan::launch::job::Bases;
+use volley_plan::launch::order::{Fetcher, Station};
 use volley_turns::queue::Queue;
 
+/// The base image of code whose job, queue and agent name none.
+const BASE_IMAGE: &str = "python:3.12-slim";
+/// Below the folder of all agents of a home: what of launches is on this machine.
+const WORK: &str = "work";
+/// Beside it: what images are built of, while they are.
+const BUILDS: &str = "builds";
 /// The last word to the server does not keep the process.
 const GOODBYE_MAX: Duration = Duration::from_secs(2);
 
@@ -61,9 +78,11 @@ pub struct Options {
     pub makes_namespaces: bool,
     /// Where it keeps what a restart needs.
     pub folder: PathBuf,
-    /// Images of code: which fetches it, and which it runs in where nobody chose one.
-    pub fetcher_image: String,
+    /// What fetches code into pods, and the image that it runs in where nobody chose one.
+    pub fetcher: Fetcher,
     pub base_image: Option<String>,
+    /// Our own program, which keeps processes.
+    pub program: PathBuf,
     /// The agent's own variables, of which macros may read those that the settings allow.
     pub environment: BTreeMap<String, String>,
     pub health: Arc<Health>,
@@ -102,6 +121,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AgentE
     }
     shell.consoles.close();
     shell.kube.close();
+    shell.container.close();
     Ok(())
 }
 
@@ -119,21 +139,29 @@ async fn begin(options: Options) -> Result<Shell, AgentError> {
         told.change(key, |entry| entry.item.is_stop_asked = true);
         stopped.add(Key(key.to_owned()));
     });
+    let claims = Claims::new(&options.folder.join(WORK)).map_err(failed)?;
+    let (program, grace) = (options.program, config.stop_grace);
+    let process = ProcessRunner::new(claims.clone(), wake.clone(), client.clone(), program, grace);
+    let builds = Builds::new(client.clone(), options.folder.join(BUILDS), wake.clone());
+    let container = ContainerRunner::new(claims, wake.clone(), client.clone(), grace);
     let terms = Terms { wake, namespace: config.namespace.clone(), makes_namespaces };
     let desk = Desk::open(&client, &identity.agent, &identity.entity, &folder.path).await.map_err(AgentError::Begin)?;
     let consoles = Consoles::new(&folder.path.join("logs"), client.clone(), on_stop);
     let consoles = consoles.map_err(|source| AgentError::Folder { path: folder.path.clone(), source })?;
     let station = station(&config, &identity.agent, workload_url, options.environment);
+    let bases = Bases { chosen: options.base_image, usual: Some(BASE_IMAGE.to_owned()), fetcher: options.fetcher };
     Ok(Shell {
         agent: identity.agent,
         entity: identity.entity,
         queues: config.queues,
-        bench: Bench { client, station, key, fetcher_image: options.fetcher_image, base_image: options.base_image },
+        bench: Bench { client, station, key, bases, builder: builder(&config.builder) },
+        builds: Arc::new(builds),
         desk,
         table,
         keys,
         kube: Arc::new(KubeRunner::new(cluster, terms)),
-        local: None,
+        process: Arc::new(process),
+        container: Arc::new(container),
         consoles,
         limits: Limits { jobs: config.max_jobs, schedulers: config.max_schedulers, amounts: config.capacity },
         timers: Timers { start: config.start_timeout },
@@ -142,6 +170,16 @@ async fn begin(options: Options) -> Result<Shell, AgentError> {
         health,
         _folder: folder,
     })
+}
+
+/// Who builds, as far as this agent does (B-1).
+fn builder(config: &config::Builder) -> Builder {
+    match config.kind.as_deref() {
+        Some("docker") => {
+            Builder::Docker { destination: config.destination.clone(), platform: config.platform.clone() }
+        }
+        _ => Builder::Noop,
+    }
 }
 
 fn station(config: &Config, agent: &str, url: String, environment: BTreeMap<String, String>) -> Station {

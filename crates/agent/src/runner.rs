@@ -4,6 +4,7 @@
 //! and tells the server. Everything that a runner does may be done twice.
 
 use crate::attempt::Attempt;
+use crate::container::EngineError;
 use futures::future::BoxFuture;
 use futures::io::AsyncBufRead;
 use serde_json::Value;
@@ -25,6 +26,11 @@ pub enum Failure {
     Server(#[from] volley_client::Error),
     #[error("failed to work on the agent's own files")]
     Files(#[from] std::io::Error),
+    #[error("the container engine did not do it")]
+    Engine(#[from] EngineError),
+    /// It cannot be done yet, and why people are told.
+    #[error("{0}")]
+    Busy(String),
     /// Another agent has the item now.
     #[error("the item is no longer this agent's")]
     Lost,
@@ -33,7 +39,12 @@ pub enum Failure {
 impl Failure {
     /// What was asked for is not there any more.
     pub fn is_gone(&self) -> bool {
-        matches!(self, Failure::Cluster(error) if matches!(&**error, kube::Error::Api(status) if status.code == 404))
+        match self {
+            Failure::Cluster(error) => matches!(&**error, kube::Error::Api(status) if status.code == 404),
+            Failure::Files(error) => error.kind() == std::io::ErrorKind::NotFound,
+            Failure::Engine(error) => error.is_missing(),
+            Failure::Refused(_) | Failure::Server(_) | Failure::Busy(_) | Failure::Lost => false,
+        }
     }
 }
 

@@ -2,13 +2,16 @@
 //! observe → plan → apply → report.
 
 use crate::attempt::Bench;
+use crate::build::Builds;
 use crate::console::Consoles;
+use crate::container::ContainerRunner;
 use crate::desk::Desk;
 use crate::folder::Folder;
 use crate::health::Health;
 use crate::item::Table;
 use crate::kube::KubeRunner;
-use crate::runner::{Failure, Runner};
+use crate::process::ProcessRunner;
+use crate::runner::Failure;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,11 +51,13 @@ pub struct Shell {
     pub entity: String,
     pub queues: Vec<String>,
     pub bench: Bench,
+    pub builds: Arc<Builds>,
     pub desk: Desk,
     pub table: Arc<Table>,
     pub keys: Arc<Queue<Key>>,
     pub kube: Arc<KubeRunner>,
-    pub local: Option<Arc<dyn Runner>>,
+    pub process: Arc<ProcessRunner>,
+    pub container: Arc<ContainerRunner>,
     pub consoles: Consoles,
     pub limits: Limits,
     pub timers: Timers,

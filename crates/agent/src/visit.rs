@@ -17,6 +17,8 @@ use volley_plan::launch::Submission;
 const ROUNDS_MAX: usize = 12;
 /// What may end by the clock is looked at this often.
 const CLOCK: Duration = Duration::from_secs(10);
+/// What waits for something of this machine is tried again after this.
+const BUSY: Duration = Duration::from_secs(1);
 
 impl Shell {
     pub async fn visit(&self, key: &str) -> Result<Option<Duration>, Failure> {
@@ -25,7 +27,7 @@ impl Shell {
             let item = &entry.item;
             let is_anothers = item.is_open() && !item.is_mine && !item.is_orphaned;
             if is_anothers {
-                self.table.remove(key);
+                self.lose(key);
                 return Ok(None);
             }
             if item.is_open() && !item.is_mine {
@@ -36,7 +38,7 @@ impl Shell {
                         continue;
                     }
                     Err(Failure::Lost) => {
-                        self.table.remove(key);
+                        self.lose(key);
                         return Ok(None);
                     }
                     Err(error) => return Err(error),
@@ -48,13 +50,19 @@ impl Shell {
                 Ok(Step::Rest(again)) => return Ok(again),
                 Err(Failure::Lost) => {
                     tracing::info!(item = item.id, "another agent has it now");
-                    self.table.remove(key);
+                    self.lose(key);
                     return Ok(None);
                 }
                 Err(error) => return Err(error),
             }
         }
         Ok(Some(Duration::from_millis(1)))
+    }
+
+    /// The item is another agent's. What of it was begun here is ended when the item has its end.
+    fn lose(&self, key: &str) {
+        self.table.remove(key);
+        self.process.let_go(key);
     }
 
     /// The item's present attempt, made ready once.
@@ -75,7 +83,8 @@ impl Shell {
     fn runner(&self, attempt: &Attempt) -> Option<Arc<dyn Runner>> {
         match attempt.prepared.submission.as_ref().ok()? {
             Submission::Kubernetes(_) => Some(self.kube.clone()),
-            Submission::Container(_) | Submission::Process(_) => self.local.clone(),
+            Submission::Process(_) => Some(self.process.clone()),
+            Submission::Container(_) => Some(self.container.clone()),
         }
     }
 
@@ -89,6 +98,7 @@ impl Shell {
             Some(runner) => match runner.ready(attempt).await {
                 Ok(()) => sight = runner.observe(attempt, &|pod, name| self.consoles.tail(attempt, pod, name)),
                 Err(Failure::Refused(reason)) => refusal = refusal.or(Some(reason)),
+                Err(Failure::Busy(why)) => return self.wait(attempt, why).await,
                 Err(error) => return Err(error),
             },
             None => {
@@ -103,7 +113,8 @@ impl Shell {
             let is_running = workload.state == State::Running;
             self.consoles.follow(attempt, runner, is_running)?;
         }
-        let seen = seen(&attempt.item, &sight, refusal);
+        let recipe = attempt.prepared.recipe.as_ref();
+        let seen = seen(&attempt.item, &sight, refusal, self.builds.image(recipe));
         let mut plan = life::plan(&seen, &self.timers, Timestamp::now());
         // What the server refused to begin is ended with its words.
         if let (Some((_, reason)), Standing::Leased, false) =
@@ -128,6 +139,14 @@ impl Shell {
         self.carry_out(attempt, &sight, runner.as_ref(), &plan.deeds).await
     }
 
+    /// What cannot be done yet is tried again, and people are told why.
+    async fn wait(&self, attempt: &Attempt, why: String) -> Result<Step, Failure> {
+        if let Some(entry) = self.table.get(&attempt.key) {
+            self.report(attempt, &entry, &Sight::default(), Some(why)).await?;
+        }
+        Ok(Step::Rest(Some(BUSY)))
+    }
+
     async fn carry_out(
         &self,
         attempt: &Attempt,
@@ -143,6 +162,9 @@ impl Shell {
                 let number = attempt.item.attempt;
                 self.table.change(&attempt.key, |entry| entry.refusal = Some((number, reason)));
                 return Ok(Step::Again);
+            }
+            if let Err(Failure::Busy(why)) = done {
+                return self.wait(&attempt, why).await;
             }
             done?;
             // A deed may have changed the item: its attempt, or how it stands.
@@ -165,7 +187,12 @@ impl Shell {
         match deed {
             // Done before the look: what is another's is not looked at.
             Deed::Adopt => Ok(()),
-            Deed::Acknowledge => self.acknowledge(attempt).await,
+            Deed::Acknowledge => {
+                if let Some(runner) = runner {
+                    runner.act(attempt, deed).await?;
+                }
+                self.acknowledge(attempt).await
+            }
             Deed::Submit => {
                 let Some(runner) = runner else { return Ok(()) };
                 let (begun, submitted) = tokio::join!(self.begin_run(attempt), runner.act(attempt, deed));
@@ -191,8 +218,14 @@ impl Shell {
                 self.taking.notify_one();
                 Ok(())
             }
-            // Images are ready when the plan is asked: what must be built is refused while it is made ready.
-            Deed::Build | Deed::CancelBuild => Ok(()),
+            Deed::Build | Deed::CancelBuild => {
+                match (&attempt.prepared.recipe, *deed == Deed::Build) {
+                    (Some(recipe), true) => self.builds.begin(recipe, &attempt.key),
+                    (Some(recipe), false) => self.builds.cancel(recipe, &attempt.key),
+                    (None, _) => (),
+                }
+                Ok(())
+            }
             Deed::Own
             | Deed::Mark(_)
             | Deed::Delete
@@ -282,6 +315,7 @@ impl Shell {
     }
 
     fn settle(&self, attempt: &Attempt) {
+        attempt.prepared.recipe.iter().for_each(|recipe| self.builds.forget_failure(recipe));
         self.table.remove(&attempt.key);
         self.consoles.settle(&attempt.key);
     }
@@ -321,7 +355,7 @@ fn clock(sight: &Sight) -> Option<Duration> {
 }
 
 /// What the plan is asked about.
-fn seen(item: &Item, sight: &Sight, refusal: Option<String>) -> Seen {
+fn seen(item: &Item, sight: &Sight, refusal: Option<String>, image: Image) -> Seen {
     let is_over = item.is_over;
     let mut item = item.seen();
     // A run that ended itself ends its item on the server, while the workload still has things to do: it is the
@@ -332,7 +366,7 @@ fn seen(item: &Item, sight: &Sight, refusal: Option<String>) -> Seen {
     }
     Seen {
         item,
-        image: Image::Ready,
+        image,
         refusal,
         workload: sight.workload.clone(),
         has_older: sight.has_older,

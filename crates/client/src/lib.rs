@@ -2,6 +2,7 @@
 //!
 //! The command line uses it for people and queues, the agent for leases, reports and logs; both follow `events`.
 
+pub mod artifacts;
 pub mod events;
 pub mod items;
 pub mod jobs;

@@ -2,7 +2,7 @@
 
 use crate::cli::Global;
 use crate::home::Home;
-use crate::host::agent::node_address;
+use crate::host::agent::{PROGRAM, node_address};
 use crate::logging;
 use crate::remote::{Login, Remote};
 use crate::target::TargetArgs;
@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use volley_agent::{Options, settings};
 use volley_client::Client;
 use volley_plan::agent::config::{Config, Flags};
+use volley_plan::launch::order::Fetcher;
 
 /// Fetches code in a cluster: has Python, git and W&B's client.
 const FETCHER_IMAGE: &str = "wandb/launch-agent:latest";
@@ -112,8 +113,9 @@ impl AgentVerb {
             cluster,
             makes_namespaces: false,
             folder: home.agent(),
-            fetcher_image: FETCHER_IMAGE.to_owned(),
+            fetcher: Fetcher { image: FETCHER_IMAGE.to_owned(), program: None },
             base_image: None,
+            program: PathBuf::from(PROGRAM),
             environment,
             health: Arc::default(),
         };

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use std::process::ExitCode;
 use std::time::Duration;
+use volley_agent::process;
 use volley_cluster::node;
 
 /// What most programs need to end by themselves.
@@ -59,10 +60,18 @@ impl Down {
                 self.clear(home)?;
             }
         }
+        self.end_processes(home)?;
         if self.purge {
             purge::remove(home)?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Ends launches that run as processes of this machine.
+    fn end_processes(&self, home: &Home) -> Result<()> {
+        let runtime = tokio::runtime::Runtime::new().context("failed to start the runtime")?;
+        let ended = runtime.block_on(process::end_all(&home.agent(), Duration::from_secs(self.grace)));
+        ended.context("failed to end launches that run as processes")
     }
 
     /// Ends what a process that was killed has left.

@@ -14,6 +14,7 @@ use theirs::Theirs;
 use volley_client::items::Run;
 use volley_client::{Client, Error};
 use volley_plan::agent::life::Stage;
+use volley_plan::queue::item;
 
 /// How an item ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +22,16 @@ pub enum End {
     Finished,
     Failed { stage: Stage, reason: String },
     Stopped,
+}
+
+impl End {
+    pub fn kind(&self) -> item::End {
+        match self {
+            End::Finished => item::End::Finished,
+            End::Failed { .. } => item::End::Failed,
+            End::Stopped => item::End::Stopped,
+        }
+    }
 }
 
 pub enum Desk {

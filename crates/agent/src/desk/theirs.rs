@@ -153,12 +153,7 @@ impl Theirs {
         // A run that ended by itself stays as it is.
         let state = self.client.run(&run.entity, &run.project, &run.name).await?.map(|mut run| run["state"].take());
         if matches!(state.as_ref().and_then(Value::as_str), Some("pending" | "running")) {
-            let code = match end {
-                End::Finished => 0,
-                End::Failed { .. } => exit_code.filter(|code| *code != 0).unwrap_or(1),
-                End::Stopped => 255,
-            };
-            self.client.end_run(run.path(), code).await?;
+            self.client.end_run(run.path(), end.kind().exit_code(exit_code)).await?;
         }
         self.forget(item)
     }

@@ -7,6 +7,7 @@
 pub mod state;
 pub mod trouble;
 pub mod failure;
+pub mod exit;
 pub mod life;
 pub mod capacity;
 pub mod config;

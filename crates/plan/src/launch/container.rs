@@ -28,6 +28,8 @@ pub struct Request {
     /// The `HostConfig` of the engine's API, without devices.
     pub host: Value,
     pub labels: Map<String, Value>,
+    /// Further fields of the container itself.
+    pub own: Map<String, Value>,
     /// The source's folder on this machine is mounted here.
     pub code_folder: Option<&'static str>,
 }
@@ -51,6 +53,8 @@ struct Option_ {
 enum Field {
     /// Handled with the container, not the host.
     Own,
+    /// A field of the container.
+    Container(&'static str),
     Text(&'static str),
     Number(&'static str),
     Bytes(&'static str),
@@ -58,6 +62,9 @@ enum Field {
     Flag(&'static str),
     List(&'static str),
     Ulimit,
+    /// A list of `name=value` that the API has as an object.
+    Pairs(&'static str),
+    Devices,
     /// Taken, but without any effect: every container is removed once it is settled.
     Nothing,
 }
@@ -87,7 +94,17 @@ const OPTIONS: &[Option_] = &[
     option(&["pids-limit"], Restricted, Field::Number("PidsLimit")),
     option(&["shm-size"], Restricted, Field::Bytes("ShmSize")),
     option(&["ulimit"], Restricted, Field::Ulimit),
+    option(&["cap-drop"], Restricted, Field::List("CapDrop")),
     option(&["rm"], Baseline, Field::Nothing),
+    option(&["detach", "d"], Baseline, Field::Nothing),
+    option(&["interactive", "i"], Baseline, Field::Nothing),
+    option(&["entrypoint"], Baseline, Field::Own),
+    option(&["label", "l"], Baseline, Field::Own),
+    option(&["user", "u"], Baseline, Field::Container("User")),
+    option(&["hostname", "h"], Baseline, Field::Container("Hostname")),
+    option(&["group-add"], Baseline, Field::List("GroupAdd")),
+    option(&["dns"], Baseline, Field::List("Dns")),
+    option(&["tmpfs"], Baseline, Field::Pairs("Tmpfs")),
     option(&["volume", "v"], Baseline, Field::List("Binds")),
     option(&["net", "network"], Baseline, Field::Text("NetworkMode")),
     option(&["add-host"], Baseline, Field::List("ExtraHosts")),
@@ -98,6 +115,10 @@ const OPTIONS: &[Option_] = &[
     option(&["privileged"], Privileged, Field::Flag("Privileged")),
     option(&["cap-add"], Privileged, Field::List("CapAdd")),
     option(&["security-opt"], Privileged, Field::List("SecurityOpt")),
+    option(&["device"], Privileged, Field::Devices),
+    option(&["runtime"], Privileged, Field::Text("Runtime")),
+    option(&["sysctl"], Privileged, Field::Pairs("Sysctls")),
+    option(&["userns"], Privileged, Field::Text("UsernsMode")),
 ];
 
 pub fn render(order: &Order, station: &Station, notes: &mut Vec<Note>) -> Result<Request, Vec<Refusal>> {
@@ -113,6 +134,7 @@ pub fn render(order: &Order, station: &Station, notes: &mut Vec<Note>) -> Result
     };
     let mut request = request(order, station, image);
     let mut refusals = Vec::new();
+    refusals.extend(order.code.as_ref().and_then(|code| code::check(&code.source).err()));
     for (key, value) in config.as_object().into_iter().flatten() {
         // The builder's settings are no option of the container (LA-Q-3).
         if key == "builder" {
@@ -133,6 +155,10 @@ fn request(order: &Order, station: &Station, image: String) -> Request {
     let overrides = &order.spec.overrides;
     let of_job = order.job.as_ref().map_or(&[][..], |job| &job.entry_point);
     let entry_point = if overrides.entry_point.is_empty() { of_job.to_vec() } else { overrides.entry_point.clone() };
+    let entry_point = match order.code.as_ref().is_some_and(|code| code.is_default_base) {
+        true => code::installing(entry_point),
+        false => entry_point,
+    };
     let mut labels = super::secrets::labels(order, station);
     labels.insert("volley.dev/item-id".to_owned(), json!(order.item));
     let is_local = ["//localhost", "//127.0.0.1", "//[::1]"].iter().any(|host| station.base_url.contains(host));
@@ -150,6 +176,7 @@ fn request(order: &Order, station: &Station, image: String) -> Request {
         gpus: Gpus::None,
         host,
         labels,
+        own: Map::new(),
         code_folder: order.code.as_ref().map(|_| code::FOLDER),
     }
 }
@@ -189,6 +216,16 @@ fn take(request: &mut Request, key: &str, value: &Value, policy: Policy, station
             let cpus: f64 = texts[0].parse().map_err(|_| wrong(format!("`{}` is no number of CPUs", texts[0])))?;
             request.host["NanoCpus"] = json!((cpus * 1e9).round() as i64);
         }
+        Field::Container(field) => drop(request.own.insert(field.to_owned(), json!(texts[0]))),
+        Field::Pairs(field) => {
+            // `tmpfs` has options behind a colon, `sysctl` a value behind `=`.
+            let pair = |text: &String| {
+                let (name, value) = text.split_once(['=', ':']).unwrap_or((text, ""));
+                (name.to_owned(), json!(value))
+            };
+            request.host[field] = Value::Object(texts.iter().map(pair).collect());
+        }
+        Field::Devices => request.host["Devices"] = Value::Array(texts.iter().map(|text| device(text)).collect()),
         Field::Flag(field) => request.host[field] = json!(texts[0] == "true"),
         Field::List(field) => {
             if field == "Binds" {
@@ -220,7 +257,9 @@ fn texts(key: &str, value: &Value, policy: Policy, option: &Option_) -> Result<V
         Value::Bool(is_on) if policy > Restricted => Some(is_on.to_string()),
         _ => None,
     };
-    let is_repeated = matches!(option.field, Field::Ulimit | Field::List(_)) || option.names.contains(&"env");
+    let is_repeated = matches!(option.field, Field::Ulimit | Field::List(_) | Field::Pairs(_) | Field::Devices)
+        || option.names.contains(&"env")
+        || option.names.contains(&"label");
     let texts = match value {
         Value::Array(items) if is_repeated && !items.is_empty() => items.iter().map(one).collect(),
         other => one(other).map(|text| vec![text]),
@@ -244,6 +283,18 @@ fn own(request: &mut Request, name: &str, texts: &[String]) -> Result<(), String
                     }
                     None => request.passed_on.push(text.clone()),
                 }
+            }
+        }
+        "entrypoint" if request.entry_point.is_empty() => {
+            request.entry_point = texts[0].split_whitespace().map(str::to_owned).collect();
+        }
+        // The launch's own goes before the queue's (C-5).
+        "entrypoint" => (),
+        "label" => {
+            for text in texts {
+                let (name, value) = text.split_once('=').unwrap_or((text, ""));
+                // By ours the container is found again.
+                request.labels.entry(name).or_insert_with(|| json!(value));
             }
         }
         "gpus" => request.gpus = gpus(&texts[0]).ok_or_else(|| format!("`{}` is no number of GPUs", texts[0]))?,
@@ -294,7 +345,14 @@ fn bytes(text: &str) -> Option<i64> {
     digits.parse::<f64>().ok().map(|number| (number * f64::from(1024_i32.pow(power))) as i64)
 }
 
-fn ulimit(text: &str) -> Option<Value> {
+fn device(text: &str) -> Value {
+    let mut parts = text.split(':');
+    let host = parts.next().unwrap_or_default();
+    let (inside, rights) = (parts.next().unwrap_or(host), parts.next().unwrap_or("rwm"));
+    json!({ "PathOnHost": host, "PathInContainer": inside, "CgroupPermissions": rights })
+}
+
+pub(super) fn ulimit(text: &str) -> Option<Value> {
     let (name, limits) = text.split_once('=')?;
     let (soft, hard) = limits.split_once(':').unwrap_or((limits, limits));
     Some(json!({ "Name": name, "Soft": soft.parse::<i64>().ok()?, "Hard": hard.parse::<i64>().ok()? }))

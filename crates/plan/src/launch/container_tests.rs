@@ -74,7 +74,18 @@ fn an_admin_uses_what_the_agent_allows() {
         assert_eq!(queued(wrong, &station).unwrap_err()[0].rule, "C-3");
     }
     assert_eq!(queued(json!({"privileged": true}), &station).unwrap_err()[0].rule, "C-1");
+    let more = json!({"label": ["a=b", "volley.dev/item=mine"], "user": "1000", "tmpfs": "/run:size=1m", "rm": true,
+        "entrypoint": "sh -c", "cap-drop": ["ALL"]});
+    let request = queued(more, &station).unwrap();
+    assert_eq!((&request.labels["a"], &request.own["User"]), (&json!("b"), &json!("1000")));
+    assert_ne!(request.labels["volley.dev/item"], "mine");
+    assert_eq!(request.host["Tmpfs"], json!({"/run": "size=1m"}));
+    assert_eq!(request.entry_point, ["sh", "-c"]);
     station.policy = Privileged;
+    let more = json!({"device": "/dev/fuse", "sysctl": ["a.b=1"]});
+    let request = queued(more, &station).unwrap();
+    assert_eq!(request.host["Devices"][0]["PathInContainer"], "/dev/fuse");
+    assert_eq!(request.host["Sysctls"], json!({"a.b": "1"}));
     assert!(queued(json!({"privileged": true, "volume": "/etc:/etc", "net": "host"}), &station).is_ok());
 }
 

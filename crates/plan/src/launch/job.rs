@@ -1,20 +1,71 @@
 //! A job's own file, `wandb-job.json`: what runs, and by which command (J-1, J-2).
 
 use super::Refusal;
-use super::order::CodeSource;
+use super::order::{Code, CodeSource, Fetcher, Job, Order};
 use serde_json::Value;
 use volley_api::kube::{at, text};
 
 const ARTIFACT: &str = "wandb-artifact://_id/";
 
 /// What a job brings.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Source {
     pub image: Option<String>,
     pub code: Option<CodeSource>,
     /// The image that its code runs in without being built into one.
     pub base_image: Option<String>,
     pub entry_point: Vec<String>,
+    /// How its image is built: a folder of the source, and a file in it.
+    pub build_context: Option<String>,
+    pub dockerfile: Option<String>,
+    /// The version of Python that it was made with.
+    pub runtime: Option<String>,
+}
+
+/// Which job an order runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Named<'a> {
+    /// `entity/project/name:version`, as the workload is told it.
+    pub reference: &'a str,
+    /// Without project and version.
+    pub name: &'a str,
+    pub version: &'a str,
+}
+
+/// What code runs in.
+#[derive(Debug, Clone, Default)]
+pub struct Bases {
+    /// The agent's own image, where neither the job nor the queue names one.
+    pub chosen: Option<String>,
+    /// Where nobody names one.
+    pub usual: Option<String>,
+    pub fetcher: Fetcher,
+}
+
+impl Order {
+    /// The order runs this job. Its code is brought into the job's base image, the queue's, or the agent's (section 5.4,
+    /// step 6).
+    pub fn add_job(&mut self, job: Named<'_>, source: Source, bases: &Bases) {
+        self.job = Some(Job {
+            reference: job.reference.to_owned(),
+            name: job.name.to_owned(),
+            version: job.version.to_owned(),
+            entry_point: source.entry_point,
+        });
+        self.is_image_job = source.image.is_some();
+        self.image = source.image;
+        let Some(code) = source.code else { return };
+        let of_queue = self.config.pointer("/builder/base_image").and_then(Value::as_str).map(str::to_owned);
+        let chosen = source.base_image.or(of_queue).or_else(|| bases.chosen.clone());
+        self.code =
+            Some(Code { source: code, is_default_base: chosen.is_none(), claim: None, fetcher: bases.fetcher.clone() });
+        self.image = chosen.or_else(|| bases.usual.clone());
+    }
+
+    /// Its code is in this image, and is not brought there.
+    pub fn run_built(&mut self, image: &str) {
+        (self.code, self.image) = (None, Some(image.to_owned()));
+    }
 }
 
 pub fn read(document: &Value) -> Result<Source, Refusal> {
@@ -34,11 +85,20 @@ pub fn read(document: &Value) -> Result<Source, Refusal> {
         }
         "artifact" => {
             let id = needed("source.artifact")?;
-            code = Some(CodeSource::Artifact { id: id.strip_prefix(ARTIFACT).unwrap_or(&id).to_owned() });
+            code =
+                Some(CodeSource::Artifact { id: id.strip_prefix(ARTIFACT).unwrap_or(&id).to_owned(), reference: None });
         }
         other => return Err(wrong(format!("its source is `{other}`, which is unknown"))),
     }
-    Ok(Source { image, code, base_image: given("source.base_image"), entry_point: words("source.entrypoint") })
+    Ok(Source {
+        image,
+        code,
+        base_image: given("source.base_image"),
+        entry_point: words("source.entrypoint"),
+        build_context: given("source.build_context"),
+        dockerfile: given("source.dockerfile"),
+        runtime: given("runtime"),
+    })
 }
 
 /// `entity/project/name:version` taken apart; the first two may be left out.
@@ -69,7 +129,7 @@ mod tests {
         assert_eq!(git.entry_point, ["python", "t.py"]);
         let code =
             json!({"source_type": "artifact", "source": {"artifact": "wandb-artifact://_id/QQ==", "entrypoint": []}});
-        assert_eq!(read(&code).unwrap().code, Some(CodeSource::Artifact { id: "QQ==".into() }));
+        assert_eq!(read(&code).unwrap().code, Some(CodeSource::Artifact { id: "QQ==".into(), reference: None }));
         for wrong in [json!({}), json!({"source_type": "image"}), json!({"source_type": "repo", "source": {"git": {}}})]
         {
             assert_eq!(read(&wrong).unwrap_err().rule, "J-2");

@@ -1,7 +1,7 @@
 //! Cases of manifests: what a Job and what any other kind is given.
 
 use super::super::fixtures::{order, station};
-use super::super::order::{Code, CodeSource, Job};
+use super::super::order::{Code, CodeSource, Fetcher, Job};
 use super::*;
 
 fn rendered(order: &Order, station: &Station) -> (Manifests, Vec<Note>) {
@@ -211,7 +211,8 @@ fn with_code(source: CodeSource, claim: Option<(String, String)>) -> Order {
     let mut order = order(json!({}));
     order.is_image_job = false;
     order.job = Some(Job { entry_point: vec!["python".into(), "a.py".into()], ..Job::default() });
-    order.code = Some(Code { source, is_default_base: true, claim, fetcher_image: "volley/agent:1".into() });
+    let fetcher = Fetcher { image: "volley/agent:1".into(), program: None };
+    order.code = Some(Code { source, is_default_base: true, claim, fetcher });
     order.spec.overrides.working_dir = Some("sub/".into());
     order
 }
@@ -242,10 +243,10 @@ fn code_is_fetched_and_its_requirements_installed() {
 #[test]
 fn code_comes_from_a_claim_or_is_refused() {
     let claim = Some(("code".to_owned(), "job:v1".to_owned()));
-    let pod =
-        rendered(&with_code(CodeSource::Artifact { id: "a".into() }, claim), &station()).0.workload["spec"]["template"]
-            ["spec"]
-            .clone();
+    let pod = rendered(&with_code(CodeSource::Artifact { id: "a".into(), reference: None }, claim), &station())
+        .0
+        .workload["spec"]["template"]["spec"]
+        .clone();
     assert_eq!(pod["volumes"][0]["persistentVolumeClaim"]["claimName"], "code");
     assert_eq!(pod["containers"][0]["volumeMounts"][0]["subPath"], "job:v1");
     assert!(pod.get("initContainers").is_none());
@@ -255,6 +256,8 @@ fn code_comes_from_a_claim_or_is_refused() {
         let source = CodeSource::Repository { remote: remote.into(), commit: "c".into() };
         assert_eq!(refused(source), "J-7", "{remote}");
     }
+    let unpinned = CodeSource::Repository { remote: "https://h/x".into(), commit: "main".into() };
+    assert_eq!(refused(unpinned), "J-7");
     for remote in ["https://h/x", "ssh://git@h/x", "git@github.com:a/b.git"] {
         assert!(code::is_allowed_remote(remote), "{remote}");
     }
@@ -285,4 +288,19 @@ fn a_launch_cannot_become_something_else() {
     let paths: Vec<String> =
         render(&order, &station(), &mut Vec::new()).unwrap_err().into_iter().map(|refusal| refusal.path).collect();
     assert_eq!(paths, ["kind", "metadata.namespace"]);
+}
+
+// K-42
+#[test]
+fn an_artifact_is_fetched_by_its_name_or_by_our_own_program() {
+    let source = CodeSource::Artifact { id: "QQ==".into(), reference: Some("t/p/code:v1".into()) };
+    let mut order = with_code(source, None);
+    let fetches = |order: &Order| -> Vec<String> {
+        let pod = rendered(order, &station()).0.workload["spec"]["template"]["spec"].clone();
+        let words = pod["initContainers"][0]["command"].as_array().unwrap().clone();
+        words.iter().filter_map(|word| word.as_str().map(str::to_owned)).collect()
+    };
+    assert_eq!(fetches(&order).last().unwrap(), "t/p/code:v1");
+    order.code.as_mut().unwrap().fetcher.program = Some("/bin/volley".into());
+    assert_eq!(fetches(&order), ["/bin/volley", "fetch", "/mnt/wandb", "artifact", "QQ=="]);
 }

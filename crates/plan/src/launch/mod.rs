@@ -16,9 +16,11 @@ pub mod secrets;
 pub mod kubernetes;
 mod defaults;
 mod identity;
-mod code;
+pub mod code;
 pub mod services;
 pub mod container;
+pub mod engine;
+pub mod build;
 pub mod process;
 pub mod demand;
 pub mod resource;
@@ -101,7 +103,7 @@ pub fn render(order: &Order, station: &Station) -> Result<Rendered, Vec<Refusal>
     let submission = match kind {
         resource::Kind::Kubernetes => Submission::Kubernetes(Box::new(kubernetes::render(order, station, &mut notes)?)),
         resource::Kind::Container => Submission::Container(Box::new(container::render(order, station, &mut notes)?)),
-        resource::Kind::Process => Submission::Process(Box::new(process::render(order, station)?)),
+        resource::Kind::Process => Submission::Process(Box::new(process::render(order, station, &mut notes)?)),
     };
     Ok(Rendered { submission, notes })
 }

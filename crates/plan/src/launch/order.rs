@@ -3,8 +3,12 @@
 
 use super::Refusal;
 use super::safety::Policy;
+use crate::queue::template;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+
+/// Runs of a launch that names no project are kept there, as W&B's clients do it.
+pub const PROJECT_DEFAULT: &str = "uncategorized";
 
 /// One attempt of one item.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,14 +60,28 @@ pub struct Code {
     pub is_default_base: bool,
     /// A volume that has the code already: claim and folder in it (K-41).
     pub claim: Option<(String, String)>,
-    /// The image of the container that fetches it.
-    pub fetcher_image: String,
+    pub fetcher: Fetcher,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+/// What brings code into a pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fetcher {
+    pub image: String,
+    /// Where our own program is in that image; without it the image has git and W&B's client.
+    pub program: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CodeSource {
-    Artifact { id: String },
-    Repository { remote: String, commit: String },
+    /// `reference` is `entity/project/name:version`, where somebody has looked it up.
+    Artifact {
+        id: String,
+        reference: Option<String>,
+    },
+    Repository {
+        remote: String,
+        commit: String,
+    },
     Other(String),
 }
 
@@ -107,6 +125,41 @@ impl Default for Station {
     }
 }
 
+/// What an item says beside its run spec.
+#[derive(Debug, Clone)]
+pub struct Ticket<'a> {
+    pub item: &'a str,
+    pub attempt: u32,
+    pub queue: &'a str,
+    pub queue_entity: &'a str,
+    pub priority: i64,
+    pub run_id: String,
+    pub template: Option<Template>,
+}
+
+impl Order {
+    /// The order for a spec that was read from `written`; a job is added by `add_job`.
+    pub fn new(ticket: Ticket<'_>, spec: RunSpec, written: &Value) -> Order {
+        let Ticket { item, attempt, queue, queue_entity, priority, run_id, template } = ticket;
+        Order {
+            item: item.to_owned(),
+            attempt,
+            queue: queue.to_owned(),
+            queue_entity: queue_entity.to_owned(),
+            priority,
+            run_id,
+            config: config_of(written, &spec.resource),
+            queue_config: template.as_ref().map(|own| template::render(&own.raw, &own.values)),
+            template,
+            image: spec.image.clone(),
+            is_image_job: spec.image.is_some(),
+            job: None,
+            code: None,
+            spec,
+        }
+    }
+}
+
 /// A run spec, read once. Fields that rendering does not need stay in the item.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RunSpec {
@@ -124,6 +177,8 @@ pub struct RunSpec {
     pub services: Vec<Service>,
     /// How often it was preempted before it came here; W&B's own counter.
     pub resumes: u32,
+    /// Whoever a built image runs as.
+    pub user: Option<u64>,
     /// The spec brought its own credential, which then stands for its author.
     pub has_api_key: bool,
 }
@@ -136,6 +191,8 @@ pub struct Overrides {
     pub files: Map<String, Value>,
     pub artifacts: Map<String, Value>,
     pub working_dir: Option<String>,
+    /// A file of the source to build the image by.
+    pub dockerfile: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -163,6 +220,7 @@ impl RunSpec {
                 files: object(overrides, "files"),
                 artifacts: object(overrides, "artifacts"),
                 working_dir: overrides.get("working_dir").and_then(Value::as_str).map(str::to_owned),
+                dockerfile: overrides.get("dockerfile").and_then(Value::as_str).map(str::to_owned),
             },
             name: text("name"),
             run_id: text("run_id"),
@@ -170,6 +228,7 @@ impl RunSpec {
             sweep: text("sweep_id"),
             services: services(spec),
             resumes: spec.get("_resume_count").and_then(Value::as_u64).unwrap_or(0).try_into().unwrap_or(u32::MAX),
+            user: spec.pointer("/docker/user_id").and_then(Value::as_u64),
             has_api_key: text("_wandb_api_key").is_some(),
         };
         problems.extend(source_problem(&read, text("uri").is_some()));
@@ -177,12 +236,16 @@ impl RunSpec {
     }
 }
 
-/// Exactly one of job and image says what runs; sweep schedulers have a placeholder in `uri` instead.
+/// Exactly one of job and image says what runs; sweep schedulers have a placeholder in `uri` instead, and a process of the
+/// agent's machine may be a command alone.
 fn source_problem(spec: &RunSpec, has_uri: bool) -> Option<Refusal> {
     let hint = "launch with either `--job` or `--docker-image`";
+    let is_command = spec.resource == "local-process" && !spec.overrides.entry_point.is_empty();
     match (&spec.job, &spec.image) {
         (Some(_), Some(_)) => Some(Refusal::new("R-1", "job", "both a job and an image are given", hint)),
-        (None, None) if !has_uri => Some(Refusal::new("R-1", "job", "neither a job nor an image is given", hint)),
+        (None, None) if !has_uri && !is_command => {
+            Some(Refusal::new("R-1", "job", "neither a job nor an image is given", hint))
+        }
         _ => None,
     }
 }
@@ -256,6 +319,8 @@ mod tests {
         assert_eq!(rules, ["R-2", "R-2", "R-1"]);
         assert_eq!(RunSpec::read(&json!({})).unwrap_err().len(), 1);
         assert!(RunSpec::read(&json!({"uri": "placeholder"})).is_ok());
+        assert!(RunSpec::read(&json!({"resource": "local-process", "overrides": {"entry_point": ["true"]}})).is_ok());
+        assert!(RunSpec::read(&json!({"resource": "kubernetes", "overrides": {"entry_point": ["true"]}})).is_err());
     }
 
     #[test]

@@ -2,9 +2,8 @@
 //! words where only the queue decides, such as the item's name.
 
 use super::environment::{Given, Variable};
-use super::order::{self, Code, Job, Order, RunSpec, Station, Template};
+use super::order::{Fetcher, Order, RunSpec, Station, Template, Ticket};
 use super::{Refusal, Submission, job, kubernetes, render};
-use crate::queue::template;
 use serde_json::{Map, Value, json};
 
 /// Stands for the name that the queue will give.
@@ -40,22 +39,17 @@ pub fn preview(asked: &Asked<'_>) -> Result<Preview, Vec<Refusal>> {
     if spec.entity.is_empty() {
         asked.entity.clone_into(&mut spec.entity);
     }
-    let mut order = Order {
-        item: NOT_YET.to_owned(),
+    let run_id = spec.run_id.clone().unwrap_or_else(|| NOT_YET.to_owned());
+    let ticket = Ticket {
+        item: NOT_YET,
         attempt: 1,
-        queue: asked.queue.to_owned(),
-        queue_entity: asked.entity.to_owned(),
+        queue: asked.queue,
+        queue_entity: asked.entity,
         priority: asked.priority,
-        run_id: spec.run_id.clone().unwrap_or_else(|| NOT_YET.to_owned()),
-        config: order::config_of(asked.spec, &spec.resource),
-        queue_config: asked.template.as_ref().map(|own| template::render(&own.raw, &own.values)),
+        run_id,
         template: asked.template.clone(),
-        image: spec.image.clone(),
-        is_image_job: spec.image.is_some(),
-        job: None,
-        code: None,
-        spec,
     };
+    let mut order = Order::new(ticket, spec, asked.spec);
     if let Some(document) = asked.job {
         add_job(&mut order, document).map_err(|refusal| vec![refusal])?;
     }
@@ -69,29 +63,12 @@ pub fn preview(asked: &Asked<'_>) -> Result<Preview, Vec<Refusal>> {
 }
 
 fn add_job(order: &mut Order, document: &Value) -> Result<(), Refusal> {
-    let source = job::read(document)?;
     let reference = order.spec.job.clone().unwrap_or_default();
     let (name, version) =
         reference.rsplit('/').next().unwrap_or_default().split_once(':').unwrap_or((&reference, "latest"));
-    order.job = Some(Job {
-        name: name.to_owned(),
-        version: version.to_owned(),
-        entry_point: source.entry_point,
-        reference: reference.clone(),
-    });
-    order.is_image_job = source.image.is_some();
-    order.image = source.image;
-    if let Some(code) = source.code {
-        let of_queue = order.config.pointer("/builder/base_image").and_then(Value::as_str).map(str::to_owned);
-        let chosen = source.base_image.or(of_queue);
-        order.code = Some(Code {
-            source: code,
-            is_default_base: chosen.is_none(),
-            claim: None,
-            fetcher_image: FETCHER_IMAGE.to_owned(),
-        });
-        order.image = order.image.take().or(chosen);
-    }
+    let fetcher = Fetcher { image: FETCHER_IMAGE.to_owned(), program: None };
+    let named = job::Named { reference: &reference, name, version };
+    order.add_job(named, job::read(document)?, &job::Bases { fetcher, ..job::Bases::default() });
     Ok(())
 }
 

@@ -63,7 +63,19 @@ pub enum End {
     Stopped,
 }
 
+/// The exit code of what was stopped, as W&B's clients know it.
+pub const EXIT_STOPPED: i64 = 255;
+
 impl End {
+    /// The exit code of an item and its run that ended so, where its workload ended with `workload`.
+    pub fn exit_code(self, workload: Option<i64>) -> i64 {
+        match self {
+            End::Finished => 0,
+            End::Failed => workload.filter(|code| *code != 0).unwrap_or(1),
+            End::Stopped => EXIT_STOPPED,
+        }
+    }
+
     pub const ALL: [End; 3] = [End::Finished, End::Failed, End::Stopped];
 
     pub fn name(self) -> &'static str {

@@ -359,3 +359,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_end_has_one_exit_code_whoever_tells_it() {
+    let codes = |end: End| [None, Some(0), Some(3)].map(|code| end.exit_code(code));
+    assert_eq!(codes(End::Finished), [0, 0, 0]);
+    assert_eq!(codes(End::Failed), [1, 1, 3]);
+    assert_eq!(codes(End::Stopped), [EXIT_STOPPED; 3]);
+}

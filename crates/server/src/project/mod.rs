@@ -12,7 +12,7 @@ use volley_plan::people::Deed;
 /// The project that holds an entity's queues; it exists in every entity.
 pub const REGISTRY: &str = "model-registry";
 /// Where runs go that name no project.
-pub const DEFAULT: &str = "uncategorized";
+pub const DEFAULT: &str = volley_plan::launch::order::PROJECT_DEFAULT;
 
 #[derive(Clone, Debug)]
 pub struct Project {

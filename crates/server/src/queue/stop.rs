@@ -8,11 +8,8 @@ use crate::fault::Result;
 use crate::ids;
 use crate::run::{self, stream};
 use jiff::Timestamp;
-use volley_plan::queue::item::{self, Answer, End, State};
+use volley_plan::queue::item::{self, Answer, EXIT_STOPPED, End, State};
 use volley_plan::run::state::{State as RunState, after_verdict};
-
-/// The exit code of what was stopped, as W&B's clients know it.
-pub const EXIT_STOPPED: i64 = 255;
 
 /// Asks for an item's end; gives the state that it is in then.
 pub async fn ask(write: &mut Write, item: &Item, by: &str, now: Timestamp) -> Result<State> {
@@ -57,11 +54,7 @@ pub async fn end(write: &mut Write, item: &Item, lease: i64, verdict: Verdict, n
     if !matches!(answer, Answer::Done(_)) {
         return Ok(items::settle(write, item, answer, now).await?);
     }
-    let exit_code = match verdict.end {
-        End::Finished => 0,
-        End::Failed => verdict.exit_code.filter(|code| *code != 0).unwrap_or(1),
-        End::Stopped => EXIT_STOPPED,
-    };
+    let exit_code = verdict.end.exit_code(verdict.exit_code);
     let by = item.stop_by.as_deref().unwrap_or("its agent");
     let report = match verdict.end {
         End::Finished => None,

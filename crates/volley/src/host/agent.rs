@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -20,9 +21,12 @@ use volley_client::people::QueueSpec;
 use volley_cluster::Cluster;
 use volley_plan::agent::capacity::Limit;
 use volley_plan::agent::config::Config;
+use volley_plan::launch::order::Fetcher;
 use volley_server::Server;
 
 const QUEUE: &str = "default";
+/// This very program, though its file be replaced meanwhile.
+pub const PROGRAM: &str = "/proc/self/exe";
 /// One who waits for the start is not kept for longer than this by the agent.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 /// The node registers within milliseconds.
@@ -106,6 +110,8 @@ impl Part {
             queues: vec![QUEUE.to_owned()],
             max_jobs: Limit::Unlimited,
             max_schedulers: Limit::Unlimited,
+            // Its launches are the owner's, and its pods may use this machine's own file system already.
+            allows_processes: true,
             ..Config::default()
         };
         let options = Options {
@@ -116,8 +122,9 @@ impl Part {
             cluster: Some(self.cluster.clone()),
             makes_namespaces: true,
             folder: self.home.agent(),
-            fetcher_image: "host".to_owned(),
+            fetcher: Fetcher { image: "host".to_owned(), program: own_program() },
             base_image: Some("host".to_owned()),
+            program: PathBuf::from(PROGRAM),
             environment: BTreeMap::new(),
             health: self.health.clone(),
         };
@@ -148,6 +155,11 @@ impl Part {
         }
         None
     }
+}
+
+/// Where this program is on the machine's own file system, on which pods of the image `host` run.
+fn own_program() -> Option<String> {
+    std::env::current_exe().ok()?.into_os_string().into_string().ok()
 }
 
 /// The address that pods know this machine by, as the first node tells it.

@@ -8,12 +8,12 @@ use std::fs;
 use std::io::Read as _;
 use std::process::Command;
 use volley_client::jobs::JobPath;
+use volley_plan::launch::order::PROJECT_DEFAULT;
 use volley_plan::queue::template::{self, Variable};
 
 const PRIORITIES: [&str; 4] = ["critical", "high", "medium", "low"];
 /// As W&B's clients send it where somebody has chosen none.
 const PRIORITY_DEFAULT: i64 = 2;
-const PROJECT_DEFAULT: &str = "uncategorized";
 /// What `resource_args` may be cut by.
 const RESOURCES: [&str; 6] = ["kubernetes", "local-container", "local-process", "docker", "sagemaker", "vertex"];
 
@@ -69,7 +69,7 @@ impl Launching {
             problems.extend(found.iter().map(ToString::to_string));
         }
         add_resource_args(&mut spec, launch, queue.as_ref(), &mut values, &mut problems)?;
-        check_source(&spec, launch, &mut problems);
+        check_source(&spec, launch, queue.as_ref(), &mut problems);
         if !problems.is_empty() {
             bail!("{}", told(&problems));
         }
@@ -122,13 +122,17 @@ fn fill_in(spec: &mut Map<String, Value>, launch: &Launch, session: &Session, pr
     }
 }
 
-/// Exactly one thing says what runs.
-fn check_source(spec: &Map<String, Value>, launch: &Launch, problems: &mut Vec<String>) {
+/// Exactly one thing says what runs; a process of the agent's machine may be a command alone.
+fn check_source(spec: &Map<String, Value>, launch: &Launch, queue: Option<&Value>, problems: &mut Vec<String>) {
     let has_image = spec.get("docker").is_some_and(|docker| docker["docker_image"].is_string())
         || text(spec, "image_uri").is_some();
     let sources = [text(spec, "job").is_some(), has_image, launch.uri.is_some()];
+    let of_queue = queue.and_then(|queue| queue["defaultResourceConfig"]["resource"].as_str());
+    let is_process = text(spec, "resource").as_deref().or(of_queue) == Some("local-process");
+    let has_command = spec.get("overrides").is_some_and(|overrides| overrides["entry_point"].is_array());
     match sources.iter().filter(|is_given| **is_given).count() {
         1 => (),
+        0 if is_process && has_command => (),
         0 => problems.push("nothing says what runs; hint: -d IMAGE, -j JOB or -u URL".to_owned()),
         _ => {
             problems.push("more than one thing says what runs; hint: either an image, a job or a repository".to_owned())

@@ -1,0 +1,230 @@
+//! Building images of jobs, in the background and each once: the code is fetched, handed to the container engine with a
+//! Dockerfile, and pushed where there is a registry. What is there already is not built again.
+
+use crate::container::{Engine, EngineError};
+use crate::kube::Wake;
+use crate::runner::Failure;
+use crate::source;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::task::AbortHandle;
+use volley_client::Client;
+use volley_plan::agent::life::Image;
+use volley_plan::launch::build::{Needs, Recipe, dockerfile};
+
+/// The name of a generated file, which no source has.
+const GENERATED: &str = "Dockerfile.volley";
+/// Of what is built; more does not belong into an image's code.
+const CONTEXT_BYTES_MAX: u64 = 2 << 30;
+/// Last lines of a build that failed.
+const LINES_MAX: usize = 20;
+
+enum Status {
+    Building { task: AbortHandle, waiting: BTreeSet<String> },
+    Ready,
+    Failed(String),
+}
+
+pub struct Builds {
+    client: Client,
+    folder: PathBuf,
+    wake: Wake,
+    environment: BTreeMap<String, String>,
+    images: Mutex<BTreeMap<String, Status>>,
+}
+
+impl Builds {
+    pub fn new(client: Client, folder: PathBuf, wake: Wake) -> Builds {
+        let environment = std::env::vars_os();
+        let environment =
+            environment.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        Builds { client, folder, wake, environment: environment.collect(), images: Mutex::default() }
+    }
+
+    pub fn image(&self, recipe: Option<&Recipe>) -> Image {
+        let Some(recipe) = recipe else { return Image::Ready };
+        match self.images.lock().get(&recipe.image) {
+            None => Image::Missing,
+            Some(Status::Building { .. }) => Image::Building,
+            Some(Status::Ready) => Image::Ready,
+            Some(Status::Failed(reason)) => Image::Failed(reason.clone()),
+        }
+    }
+
+    /// Begins to build, or waits for those who do.
+    pub fn begin(self: &Arc<Self>, recipe: &Recipe, key: &str) {
+        let mut images = self.images.lock();
+        if let Some(Status::Building { waiting, .. }) = images.get_mut(&recipe.image) {
+            waiting.insert(key.to_owned());
+            return;
+        }
+        let (builds, own) = (self.clone(), recipe.clone());
+        let task = tokio::spawn(async move {
+            let status = match builds.make(&own).await {
+                Ok(()) => Status::Ready,
+                Err(error) => Status::Failed(format!("image `{}`: {error}", own.image)),
+            };
+            let before = builds.images.lock().insert(own.image.clone(), status);
+            if let Some(Status::Building { waiting, .. }) = before {
+                waiting.iter().for_each(|key| (builds.wake)(key));
+            }
+        });
+        let waiting = BTreeSet::from([key.to_owned()]);
+        images.insert(recipe.image.clone(), Status::Building { task: task.abort_handle(), waiting });
+    }
+
+    /// An item waits no more; what nobody waits for is not built.
+    pub fn cancel(&self, recipe: &Recipe, key: &str) {
+        let mut images = self.images.lock();
+        let Some(Status::Building { task, waiting }) = images.get_mut(&recipe.image) else { return };
+        waiting.remove(key);
+        if waiting.is_empty() {
+            task.abort();
+            images.remove(&recipe.image);
+        }
+    }
+
+    /// A failure is told once: the next launch of the same job builds again.
+    pub fn forget_failure(&self, recipe: &Recipe) {
+        let mut images = self.images.lock();
+        if matches!(images.get(&recipe.image), Some(Status::Failed(_))) {
+            images.remove(&recipe.image);
+        }
+    }
+
+    async fn make(&self, recipe: &Recipe) -> Result<(), Failure> {
+        let engine = Engine::find(&self.environment).map_err(Failure::Refused)?;
+        if engine.is_published(&recipe.image, recipe.is_pushed).await? {
+            return Ok(());
+        }
+        // A folder that goes with this build, however it ends.
+        let folder = Scratch::new(&self.folder, &recipe.image)?;
+        let context = folder.0.join("context");
+        let code = if recipe.dockerfile.is_some() { context.clone() } else { context.join("src") };
+        fs::create_dir_all(&context)?;
+        source::fetch(&self.client, &recipe.source, &code).await?;
+        let context = recipe
+            .context
+            .as_deref()
+            .map_or(context.clone(), |below| if recipe.dockerfile.is_some() { context.join(below) } else { context });
+        let file = prepare(recipe, &context)?;
+        let archive = tokio::task::spawn_blocking(move || pack(&context)).await.map_err(std::io::Error::other)??;
+        let mut options = vec![("dockerfile", file.as_str())];
+        options.extend(recipe.platform.as_deref().map(|platform| ("platform", platform)));
+        engine.build(&recipe.image, &options, archive).await.map_err(shortened)?;
+        if recipe.is_pushed {
+            engine.push(&recipe.image).await.map_err(|error| Failure::Refused(format!("cannot be pushed: {error}")))?;
+        }
+        Ok(())
+    }
+}
+
+/// The Dockerfile's name; a generated one is written.
+fn prepare(recipe: &Recipe, context: &Path) -> Result<String, Failure> {
+    if let Some(file) = &recipe.dockerfile {
+        return match context.join(file).is_file() {
+            true => Ok(file.clone()),
+            false => Err(Failure::Refused(format!("the source has no file `{file}` to build it by"))),
+        };
+    }
+    let needs = Needs::of(|name| context.join("src").join(name).is_file());
+    if needs == Needs::Nothing {
+        tracing::warn!(image = recipe.image, "nothing says which packages the code needs");
+    }
+    fs::write(context.join(GENERATED), dockerfile(&recipe.base, needs, &recipe.entry_point))?;
+    Ok(GENERATED.to_owned())
+}
+
+/// A tar archive of a folder; what git keeps is left out.
+fn pack(folder: &Path) -> std::io::Result<Vec<u8>> {
+    let mut archive = tar::Builder::new(Vec::new());
+    archive.follow_symlinks(false);
+    let mut bytes = 0;
+    add(&mut archive, folder, Path::new(""), &mut bytes)?;
+    archive.into_inner()
+}
+
+fn add(archive: &mut tar::Builder<Vec<u8>>, folder: &Path, below: &Path, bytes: &mut u64) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder.join(below))? {
+        let entry = entry?;
+        if entry.file_name() == ".git" {
+            continue;
+        }
+        let name = below.join(entry.file_name());
+        *bytes += entry.metadata()?.len();
+        if *bytes > CONTEXT_BYTES_MAX {
+            return Err(std::io::Error::other(format!("the source has more than {CONTEXT_BYTES_MAX} bytes")));
+        }
+        archive.append_path_with_name(entry.path(), &name)?;
+        if entry.file_type()?.is_dir() {
+            add(archive, folder, &name, bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// The last lines of what the engine said say why.
+fn shortened(error: EngineError) -> Failure {
+    match error {
+        EngineError::Refused { message, .. } => {
+            let lines: Vec<&str> = message.lines().filter(|line| !line.trim().is_empty()).collect();
+            let shown = &lines[lines.len().saturating_sub(LINES_MAX)..];
+            Failure::Refused(format!("cannot be built:\n{}", shown.join("\n")))
+        }
+        other => Failure::from(other),
+    }
+}
+
+/// A folder that is removed when this is dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(root: &Path, image: &str) -> std::io::Result<Scratch> {
+        let name = image.rsplit(':').next().unwrap_or(image);
+        let path = root.join(name);
+        let scratch = Scratch(path.clone());
+        if path.exists() {
+            fs::remove_dir_all(&path)?;
+        }
+        DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
+        Ok(scratch)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What stays is removed by the next build of the same image.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read as _;
+
+    // B-4
+    #[test]
+    fn an_archive_has_the_source_without_what_git_keeps() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("a/.git")).unwrap();
+        fs::write(folder.path().join("a/.git/config"), "x").unwrap();
+        fs::write(folder.path().join("a/t.py"), "print()").unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", folder.path().join("link")).unwrap();
+        let bytes = pack(folder.path()).unwrap();
+        let mut archive = tar::Archive::new(bytes.as_slice());
+        let mut names = BTreeMap::new();
+        for entry in archive.entries().unwrap() {
+            let mut entry = entry.unwrap();
+            let mut text = String::new();
+            entry.read_to_string(&mut text).unwrap();
+            names.insert(entry.path().unwrap().display().to_string(), text);
+        }
+        let found: Vec<(&str, &str)> = names.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        assert_eq!(found, [("a/", ""), ("a/t.py", "print()"), ("link", "")]);
+    }
+}
