@@ -21,3 +21,8 @@ mod launch;
 
 mod jobs;
 mod agents;
+mod queues;
+mod seed_000;
+mod seed_001;
+mod seed_002;
+mod wandb;

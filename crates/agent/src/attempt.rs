@@ -13,7 +13,7 @@ use volley_client::jobs::JobPath;
 use volley_plan::launch::kubernetes::Manifests;
 use volley_plan::launch::order::{self, Code, CodeSource, Job, Order, RunSpec, Station, Template};
 use volley_plan::launch::secrets::{Secret, SecretValue};
-use volley_plan::launch::{self, Refusal, Submission, job, names, walk};
+use volley_plan::launch::{self, Refusal, Submission, job, names, registries, walk};
 use volley_plan::queue::template;
 
 /// The base image of code whose job and queue name none.
@@ -31,6 +31,8 @@ pub struct Bench {
     pub fetcher_image: String,
     /// The base image of code, where neither the job nor the queue names one.
     pub base_image: Option<String>,
+    /// Docker's own file, for what registries ask for.
+    pub docker: Value,
 }
 
 /// What is submitted for an attempt, or why nothing is.
@@ -39,6 +41,8 @@ pub struct Prepared {
     pub order: Option<Order>,
     pub submission: Result<Submission, String>,
     key: String,
+    /// What the pull secret holds.
+    pull: Option<String>,
     /// Several containers write to its console, so that lines say whose they are.
     pub is_plural: bool,
 }
@@ -70,7 +74,10 @@ impl Attempt {
                 "secret `{name}` of team `{}` is not known; hint: put it into a Secret of the cluster, and refer to that in the queue's config",
                 self.item.entity
             ))),
-            SecretValue::Registry => Err(Failure::Refused("no credentials for the registry are known".to_owned())),
+            SecretValue::Registry => {
+                let unknown = || Failure::Refused("no credentials for the registry are known".to_owned());
+                self.prepared.pull.clone().ok_or_else(unknown)
+            }
         };
         secret.values.iter().map(|(name, held)| Ok((name.clone(), Value::from(value(held)?)))).collect()
     }
@@ -102,6 +109,7 @@ impl Bench {
             order: None,
             submission: Err(told(&refusals)),
             key,
+            pull: None,
             is_plural: false,
         };
         if !refusals.is_empty() {
@@ -111,13 +119,16 @@ impl Bench {
         if let Err(refusal) = self.add_job(&mut order).await? {
             return Ok(refused(vec![refusal], run, key));
         }
-        let submission = launch::render(&order, &self.station).map(|rendered| rendered.submission);
+        let pull = registries::pull_config(&self.docker, &order);
+        let station = Station { has_registry_credentials: pull.is_some(), ..self.station.clone() };
+        let submission = launch::render(&order, &station).map(|rendered| rendered.submission);
         let is_plural = submission.as_ref().is_ok_and(is_plural);
         Ok(Prepared {
             run,
             order: Some(order),
             submission: submission.map_err(|refusals| told(&refusals)),
             key,
+            pull,
             is_plural,
         })
     }

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use volley_agent::{Options, settings};
 use volley_client::Client;
 use volley_plan::agent::config::{Config, Flags};
+use volley_plan::agent::serving::Wanted;
 
 /// Fetches code in a cluster: has Python, git and W&B's client.
 const FETCHER_IMAGE: &str = "wandb/launch-agent:latest";
@@ -105,6 +106,7 @@ impl AgentVerb {
             None => login.url.clone(),
         };
         let options = Options {
+            wanted: Wanted::Named(config.queues.clone()),
             config,
             client: Client::new(&login.url, &login.key)?,
             key: login.key,
@@ -114,6 +116,7 @@ impl AgentVerb {
             folder: home.agent(),
             fetcher_image: FETCHER_IMAGE.to_owned(),
             base_image: None,
+            docker: settings::docker(&environment),
             environment,
             health: Arc::default(),
         };

@@ -9,6 +9,7 @@ pub mod trouble;
 pub mod failure;
 pub mod life;
 pub mod capacity;
+pub mod serving;
 pub mod config;
 
 #[cfg(test)]

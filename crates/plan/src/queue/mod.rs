@@ -7,4 +7,5 @@ pub mod limits;
 pub mod ordered;
 pub mod spec;
 pub mod template;
+pub mod expression;
 pub mod wait;

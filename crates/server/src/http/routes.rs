@@ -227,11 +227,13 @@ fn work() -> Vec<Route> {
 /// What our own agent asks for beside W&B's operations, and what people ask of one item.
 fn agents() -> Vec<Route> {
     use Door::Known;
-    use Verb::{Get, Post};
+    use Verb::{Get, Post, Put};
     use queue::serve;
     let item = "/api/v1/items/{item}";
     vec![
         route(Get, "/api/v1/agents/{agent}/items", Known, "What an agent has to know of its queues", serve::list),
+        route(Put, "/api/v1/agents/{agent}/queues", Known, "Say which queues an agent serves", serve::serve)
+            .body("queues: array"),
         route(Post, "/api/v1/agents/{agent}/take", Known, "Take what waits, for a minute", serve::take)
             .body("queue: string, limit: integer?"),
         route(Get, item, Known, "An item: where it is, and why it waits", serve::show),

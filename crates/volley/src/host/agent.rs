@@ -1,4 +1,5 @@
-//! The agent as a part of this process: on the cluster and the server beside it, for the queue `default` of the first user.
+//! The agent as a part of this process: on the cluster and the server beside it, for all queues of the first user that no
+//! other agent serves. One called `default` is made.
 //!
 //! Pods have a network of their own, in which the server's loopback address is theirs; so the server also answers on the
 //! address that pods know this machine by.
@@ -20,9 +21,12 @@ use volley_client::people::QueueSpec;
 use volley_cluster::Cluster;
 use volley_plan::agent::capacity::Limit;
 use volley_plan::agent::config::Config;
+use volley_plan::agent::serving::Wanted;
 use volley_server::Server;
 
 const QUEUE: &str = "default";
+/// What queues may ask for.
+const RESOURCES: [&str; 1] = ["kubernetes"];
 /// One who waits for the start is not kept for longer than this by the agent.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 /// The node registers within milliseconds.
@@ -103,13 +107,13 @@ impl Part {
         let workload_url = door.as_ref().map_or_else(|| self.url.clone(), |door| format!("http://{}", door.address));
         let config = Config {
             entity: Some(entity),
-            queues: vec![QUEUE.to_owned()],
             max_jobs: Limit::Unlimited,
             max_schedulers: Limit::Unlimited,
             ..Config::default()
         };
         let options = Options {
             config,
+            wanted: Wanted::All(RESOURCES.map(str::to_owned).into()),
             client,
             key: key.trim().to_owned(),
             workload_url,
@@ -118,6 +122,8 @@ impl Part {
             folder: self.home.agent(),
             fetcher_image: "host".to_owned(),
             base_image: Some("host".to_owned()),
+            // The node reads it itself.
+            docker: Value::Null,
             environment: BTreeMap::new(),
             health: self.health.clone(),
         };
