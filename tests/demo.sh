@@ -10,13 +10,11 @@ stays=${1:-}
 scratch=$(mktemp -d)
 export VOLLEY_HOME=$scratch/home KUBECONFIG=$scratch/home/kubeconfig
 watcher=
-agent=
 bridge=
 
 tear_down() {
     local code=$?
     [ -z "$watcher" ] || kill "$watcher" 2>/dev/null || true
-    [ -z "$agent" ] || kill "$agent" 2>/dev/null || true
     if [ "$code" != 0 ]; then
         echo "the demo failed; the end of the log:" >&2
         tail -n 20 "$VOLLEY_HOME/volley.log" >&2 || true
@@ -250,8 +248,6 @@ chapter "A launch queue from a published template: three ranks start together, a
 example=examples/wandb-volcano
 show kubectl create namespace wandb
 show "$volley" queue create volcano --file $example/queue.yaml
-"$volley" agent --queue volcano 2>"$scratch/agent.log" &
-agent=$!
 # The tutorial's last step: the same config with one more worker.
 { echo kubernetes: && sed '1,/^config:/d; /name: worker/,/template/s/replicas: 1/replicas: 2/; s/minAvailable: 1/minAvailable: 3/' $example/queue.yaml; } >"$scratch/workers.yaml"
 show "$volley" launch --queue volcano --docker-image host --project demo --name three-ranks --follow \
@@ -263,8 +259,6 @@ show "$volley" run ls --project demo
 run=$("$volley" run ls --project demo --output name)
 show "$volley" run show "$run" --output json >"$scratch/run"
 grep -q '"loss": 0.05' "$scratch/run" || { cat "$scratch/run"; echo "the run has no curve" >&2; exit 1; }
-kill "$agent" && wait "$agent" || true
-agent=
 
 chapter "Down, and the machine is as it was"
 address=$(kubectl get pod oci --output 'jsonpath={.status.podIP}')

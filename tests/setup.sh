@@ -90,3 +90,4 @@ install_python tests/requirements.txt .cache/venv
 install_python tests/training/requirements.txt .cache/venv-training
 install_python tests/wandb/requirements.txt .cache/wandb
 install_python tests/wandb/requirements-older.txt .cache/wandb-older
+install_python tests/agent/requirements.txt .cache/wandb-launch

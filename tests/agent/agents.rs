@@ -11,20 +11,30 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 /// `volley agent` as a process.
-struct Agent(Child);
+pub struct Agent(Child);
 
 impl Agent {
-    fn start(launch: &Launch<'_>, home: &str) -> Agent {
+    pub fn start(launch: &Launch<'_>, home: &str) -> Agent {
         Agent::start_at(launch, home, &launch.url)
     }
 
     fn start_at(launch: &Launch<'_>, home: &str, url: &str) -> Agent {
+        Agent::start_with(launch, home, &["-q", "shared", "-j", "8", "--url", url])
+    }
+
+    pub fn start_with(launch: &Launch<'_>, home: &str, args: &[&str]) -> Agent {
         let home = launch.world.folder.path().join(home);
         let mut command = Command::new(env!("CARGO_BIN_EXE_volley"));
-        command.arg("--home").arg(&home).args(["agent", "-q", "shared", "-j", "8", "--url", url]);
+        command.arg("--home").arg(&home).arg("agent").args(args);
         command.env("VOLLEY_API_KEY", &launch.key).env("KUBECONFIG", launch.world.home.join("kubeconfig"));
         command.env("HOME", &home).env_remove("WANDB_API_KEY").env_remove("WANDB_BASE_URL").env_remove("WANDB_ENTITY");
         Agent(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
+    }
+
+    /// Ctrl-C, after which it says goodbye.
+    pub fn interrupt(mut self) {
+        assert!(Command::new("kill").args(["-INT", &self.0.id().to_string()]).status().unwrap().success());
+        self.0.wait().unwrap();
     }
 
     fn kill(mut self) {

@@ -1,6 +1,6 @@
 //! Submitting to a server, and watching what becomes of it.
 
-use crate::command::PATIENCE;
+use crate::command::{PATIENCE, finish};
 use crate::world::World;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -17,6 +17,8 @@ pub struct Launch<'a> {
     pub url: String,
     pub key: String,
     pub entity: String,
+    /// How long an item may take to be as it is expected.
+    patience: Duration,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -31,7 +33,12 @@ impl<'a> Launch<'a> {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::new(&url, &key).unwrap();
         let (_, entity) = runtime.block_on(client.viewer()).unwrap();
-        Launch { world, client, url, key, entity, runtime }
+        Launch { world, client, url, key, entity, patience: PATIENCE, runtime }
+    }
+
+    /// Waits longer than usual.
+    pub fn patiently(self, patience: Duration) -> Launch<'a> {
+        Launch { patience, ..self }
     }
 
     /// Makes a queue of Kubernetes with this config.
@@ -79,6 +86,57 @@ impl<'a> Launch<'a> {
         answer["pushToRunQueueByName"]["runQueueItemId"].as_str().unwrap().to_owned()
     }
 
+    /// The agents of a queue, each with the queues that it was told.
+    pub fn agents(&self, queue: &str) -> Vec<Vec<String>> {
+        let queues = self.runtime.block_on(self.client.queues_with_agents(&self.entity)).unwrap();
+        let found = queues.iter().find(|known| known["name"] == queue);
+        let agents = found.and_then(|queue| queue["launchAgents"].as_array()).cloned().unwrap_or_default();
+        let told = |agent: &Value| -> Value { serde_json::from_str(agent["agentConfig"].as_str().unwrap()).unwrap() };
+        agents.iter().map(|agent| serde_json::from_value(told(agent)["queues"].clone()).unwrap()).collect()
+    }
+
+    /// `volley launch` in this home; gives the item's number.
+    #[track_caller]
+    pub fn volley(&self, args: &[&str]) -> String {
+        self.world.volley(&[&["launch", "-p", "p", "-d", "host"], args].concat()).trim().to_owned()
+    }
+
+    /// What a `volley` that fails says.
+    #[track_caller]
+    pub fn refused(&self, args: &[&str]) -> String {
+        let output = finish(self.world.volley_command(args), "");
+        assert_ne!(output.code, 0, "volley {}: {}{}", args.join(" "), output.stdout, output.stderr);
+        format!("{}{}", output.stdout, output.stderr)
+    }
+
+    /// Writes a file where `volley` runs.
+    pub fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.world.folder.path().join(name), text).unwrap();
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.world.folder.path().join(name)).unwrap()
+    }
+
+    /// What the server says to a submission with this value of a template variable, without any client's own check.
+    pub fn push_refused(&self, queue: &str, value: &str) -> String {
+        let (name, value) = value.split_once('=').unwrap();
+        let value: Value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
+        let spec = json!({ "entity": self.entity, "project": "p", "docker": { "docker_image": "host" } });
+        let query =
+            "mutation($input: PushToRunQueueByNameInput!) { pushToRunQueueByName(input: $input) { runQueueItemId } }";
+        let input = json!({ "entityName": self.entity, "projectName": "model-registry", "queueName": queue,
+            "runSpec": spec.to_string(), "templateVariableValues": json!({ name: value }).to_string() });
+        let answer = self.runtime.block_on(self.client.graphql(query, json!({ "input": input })));
+        answer.expect_err("it is refused").to_string()
+    }
+
+    /// The names of a project's runs.
+    pub fn runs(&self, project: &str) -> Vec<String> {
+        let runs = self.runtime.block_on(self.client.runs(&self.entity, project, 100)).unwrap();
+        runs.iter().map(|run| run["name"].as_str().unwrap().to_owned()).collect()
+    }
+
     pub fn item(&self, id: &str) -> Item {
         self.runtime.block_on(self.client.item(id)).unwrap()
     }
@@ -89,7 +147,7 @@ impl<'a> Launch<'a> {
 
     #[track_caller]
     pub fn until(&self, id: &str, what: &str, is_so: impl Fn(&Item) -> bool) -> Item {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + self.patience;
         loop {
             let item = self.item(id);
             if is_so(&item) {

@@ -24,3 +24,8 @@ mod agents;
 mod processes;
 mod containers;
 mod sources;
+mod queues;
+mod seed_000;
+mod seed_001;
+mod seed_002;
+mod wandb;

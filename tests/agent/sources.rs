@@ -35,7 +35,8 @@ fn code_of_an_artifact_runs_in_a_pod_and_as_a_process() {
     fs::write(folder.join("code/train.py"), PROGRAM).unwrap();
     fs::write(folder.join("code/below/name.py"), "NAME = 'a model'\n").unwrap();
     fs::write(folder.join("code/requirements.txt"), "").unwrap();
-    let words = ["job", "create", "-p", "p", "-e", &launch.entity, "-n", "train", "-E", "python3 train.py", "code", "code"];
+    let words =
+        ["job", "create", "-p", "p", "-e", &launch.entity, "-n", "train", "-E", "python3 train.py", "code", "code"];
     wandb(&launch, &folder, &words);
     let push = |resource: &str| {
         let spec = json!({ "entity": launch.entity, "project": "p", "resource": resource, "job": format!("{}/p/train:latest", launch.entity),

@@ -24,11 +24,15 @@ impl Desk {
         desk
     }
 
-    fn new_agent(&self) -> String {
+    fn queue(&self) -> String {
         let queue = self.graphql(&format!(
             r#"{{ project(name: "{PROJECT}", entityName: "{TEAM}") {{ runQueue(name: "work") {{ id }} }} }}"#
         ));
-        let queue = text(&queue["project"]["runQueue"]["id"]);
+        text(&queue["project"]["runQueue"]["id"])
+    }
+
+    fn new_agent(&self) -> String {
+        let queue = self.queue();
         let made = self.graphql(&format!(
             r#"mutation {{ createLaunchAgent(input: {{entityName: "{TEAM}", projectName: "{PROJECT}",
             runQueues: ["{queue}"], hostname: "h"}}) {{ launchAgentId }} }}"#
@@ -117,6 +121,28 @@ fn an_agent_takes_many_at_once_and_gets_what_it_renders_from() {
         assert_eq!(again.iter().map(|item| text(&item["id"])).collect::<Vec<_>>(), [ids[0].clone(), ids[2].clone()]);
         assert!(!desk.acknowledge(&text(&taken[0]["lease"]), "r1"), "the old lease is over");
         assert!(desk.acknowledge(&text(&again[0]["lease"]), "r1"));
+    }
+}
+
+#[test]
+fn an_agent_hears_of_the_queues_that_it_says_it_serves() {
+    for desk in ENGINES.map(Desk::new) {
+        let id = desk.push(1);
+        let path = format!("PUT /api/v1/agents/{}/queues", desk.agent);
+        let heard = || desk.rest(&format!("GET /api/v1/agents/{}/items", desk.agent), json!({}));
+        assert!(desk.item(&id)["reason"].as_str().is_some_and(|why| why.starts_with("it is the next")));
+        desk.rest(&path, json!({ "queues": [] }));
+        assert_eq!(heard(), json!([]));
+        assert!(desk.item(&id)["reason"].as_str().is_some_and(|why| why.starts_with("no agent serves queue work")));
+        desk.rest(&path, json!({ "queues": [desk.queue()] }));
+        assert_eq!(heard().as_array().map(Vec::len), Some(1));
+        let missing = send(
+            &desk.world.running,
+            &desk.world.olga,
+            &path.replace('=', "%3D"),
+            r#"{"queues": ["UnVuUXVldWU6OTk="]}"#,
+        );
+        assert_eq!(missing.status, 404, "{}", missing.body);
     }
 }
 

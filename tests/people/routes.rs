@@ -50,7 +50,7 @@ impl Route {
         assert!(!path.contains('{'), "nobody taught this test a part of {path}");
         let query = if self.has_query { "?token=x&until=1&sign=00" } else { "" };
         let body = json!({ "name": "n", "role": "admin", "username": "eve", "password": "long enough", "query": "{ viewer { id } }",
-            "queue": "q", "agent": "TGF1bmNoQWdlbnQ6MQ==", "attempt": 1, "state": "failed", "run": { "name": "x" } });
+            "queue": "q", "queues": [], "agent": "TGF1bmNoQWdlbnQ6MQ==", "attempt": 1, "state": "failed", "run": { "name": "x" } });
         send(running, key, &format!("{} {path}{query}", self.verb), &body.to_string())
     }
 

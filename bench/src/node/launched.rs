@@ -21,7 +21,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const MAKE: &str = "mutation($input: UpsertRunQueueInput!) { upsertRunQueue(input: $input) { success } }";
-const PUSH: &str = "mutation($input: PushToRunQueueByNameInput!) { pushToRunQueueByName(input: $input) { runQueueItemId } }";
+const PUSH: &str =
+    "mutation($input: PushToRunQueueByNameInput!) { pushToRunQueueByName(input: $input) { runQueueItemId } }";
 const STATES: &str = r#"query($queue: String!) { project(name: "model-registry", entityName: "volley") { runQueue(name: $queue)
     { runQueueItems(first: 2000) { edges { node { state } } } } } }"#;
 const OURS: usize = 60;
@@ -183,8 +184,10 @@ impl Site {
         let begun = Instant::now();
         loop {
             let told = connection.read(STATES, json!({ "queue": queue })).await?;
-            let edges = told["project"]["runQueue"]["runQueueItems"]["edges"].as_array().context("a queue has items")?;
-            let there = edges.iter().filter_map(|edge| edge["node"]["state"].as_str()).filter(|state| is_so(state)).count();
+            let edges =
+                told["project"]["runQueue"]["runQueueItems"]["edges"].as_array().context("a queue has items")?;
+            let there =
+                edges.iter().filter_map(|edge| edge["node"]["state"].as_str()).filter(|state| is_so(state)).count();
             if there >= count {
                 return Ok(());
             }

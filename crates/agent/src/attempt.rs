@@ -15,7 +15,7 @@ use volley_plan::launch::environment::Given;
 use volley_plan::launch::kubernetes::Manifests;
 use volley_plan::launch::order::{CodeSource, Order, PROJECT_DEFAULT, RunSpec, Station, Template, Ticket};
 use volley_plan::launch::secrets::{Secret, SecretValue};
-use volley_plan::launch::{self, Refusal, Submission, job, names, walk};
+use volley_plan::launch::{self, Refusal, Submission, job, names, registries, walk};
 
 /// What is the same for all attempts of an agent.
 pub struct Bench {
@@ -26,6 +26,8 @@ pub struct Bench {
     /// What code runs in, and what fetches it.
     pub bases: job::Bases,
     pub builder: Builder,
+    /// Docker's own file, for what registries ask for.
+    pub docker: Value,
 }
 
 /// What is submitted for an attempt, or why nothing is.
@@ -36,6 +38,8 @@ pub struct Prepared {
     pub recipe: Option<Recipe>,
     pub submission: Result<Submission, String>,
     key: String,
+    /// What the pull secret holds.
+    pull: Option<String>,
     /// Several containers write to its console, so that lines say whose they are.
     pub is_plural: bool,
 }
@@ -71,7 +75,10 @@ impl Attempt {
                 "secret `{name}` of team `{}` is not known; hint: put it into a Secret of the cluster, and refer to that in the queue's config",
                 self.item.entity
             ))),
-            SecretValue::Registry => Err(Failure::Refused("no credentials for the registry are known".to_owned())),
+            SecretValue::Registry => {
+                let unknown = || Failure::Refused("no credentials for the registry are known".to_owned());
+                self.prepared.pull.clone().ok_or_else(unknown)
+            }
         }
     }
 
@@ -113,6 +120,7 @@ impl Bench {
             recipe: None,
             submission: Err(told(&refusals)),
             key,
+            pull: None,
             is_plural: false,
         };
         if !refusals.is_empty() {
@@ -133,7 +141,9 @@ impl Bench {
             Ok(recipe) => recipe,
             Err(refusal) => return Ok(refused(vec![refusal], run, key)),
         };
-        let submission = launch::render(&order, &self.station).map(|rendered| rendered.submission);
+        let pull = registries::pull_config(&self.docker, &order);
+        let station = Station { has_registry_credentials: pull.is_some(), ..self.station.clone() };
+        let submission = launch::render(&order, &station).map(|rendered| rendered.submission);
         let is_plural = submission.as_ref().is_ok_and(is_plural);
         Ok(Prepared {
             run,
@@ -141,6 +151,7 @@ impl Bench {
             recipe,
             submission: submission.map_err(|refusals| told(&refusals)),
             key,
+            pull,
             is_plural,
         })
     }

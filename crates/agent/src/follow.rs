@@ -70,6 +70,7 @@ impl Shell {
                 return Err(error.into());
             }
         };
+        self.look_at_queues().await?;
         if self.look_at_all().await? {
             return Ok(());
         }
@@ -81,9 +82,14 @@ impl Shell {
             match next(&mut events, round).await? {
                 Next::Event(event) => {
                     *after = Some(event.id);
-                    self.hear(&event);
+                    if self.changes_queues(&event) {
+                        self.look_at_queues().await?;
+                    } else {
+                        self.hear(&event);
+                    }
                 }
                 Next::Round => {
+                    self.look_at_queues().await?;
                     if self.look_at_all().await? {
                         return Ok(());
                     }

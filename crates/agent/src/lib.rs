@@ -21,6 +21,7 @@ mod desk;
 mod folder;
 mod follow;
 mod picture;
+mod serving;
 mod shell;
 mod take;
 mod visit;
@@ -50,6 +51,7 @@ use volley_client::Client;
 use volley_plan::agent::capacity::Limit;
 use volley_plan::agent::config::{self, Config};
 use volley_plan::agent::life::Timers;
+use volley_plan::agent::serving::{Served, Wanted};
 use volley_plan::launch::build::Builder;
 use volley_plan::launch::job::Bases;
 use volley_plan::launch::order::{Fetcher, Station};
@@ -67,6 +69,7 @@ const GOODBYE_MAX: Duration = Duration::from_secs(2);
 /// What an agent is told.
 pub struct Options {
     pub config: Config,
+    pub wanted: Wanted,
     pub client: Client,
     /// The credential that workloads get, unless their spec brings one.
     pub key: String,
@@ -83,6 +86,8 @@ pub struct Options {
     pub base_image: Option<String>,
     /// Our own program, which keeps processes.
     pub program: PathBuf,
+    /// Docker's own file, of which launches get what they need to pull their images; null for none.
+    pub docker: Value,
     /// The agent's own variables, of which macros may read those that the settings allow.
     pub environment: BTreeMap<String, String>,
     pub health: Arc<Health>,
@@ -106,7 +111,7 @@ pub enum AgentError {
 pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AgentError> {
     let health = options.health.clone();
     let shell = Arc::new(begin(options).await?);
-    tracing::info!(agent = shell.agent, entity = shell.entity, queues = ?shell.queues, "serves its queues");
+    tracing::info!(agent = shell.agent, entity = shell.entity, queues = ?shell.wanted.told(), "serves its queues");
     tokio::select! {
         () = stop.cancelled() => (),
         () = shell.clone().follow() => tracing::info!("was stopped on the server"),
@@ -128,8 +133,8 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AgentE
 async fn begin(options: Options) -> Result<Shell, AgentError> {
     let failed = |source| AgentError::Folder { path: options.folder.clone(), source };
     let folder = Folder::claim(&options.folder).map_err(failed)?;
-    let identity = identify(&options, &folder).await?;
-    let Options { config, client, key, workload_url, cluster, makes_namespaces, health, .. } = options;
+    let (identity, queues) = identify(&options, &folder).await?;
+    let Options { config, wanted, client, key, workload_url, cluster, makes_namespaces, health, .. } = options;
     let keys: Arc<Queue<Key>> = Arc::default();
     let table: Arc<Table> = Arc::default();
     let woken = keys.clone();
@@ -153,8 +158,10 @@ async fn begin(options: Options) -> Result<Shell, AgentError> {
     Ok(Shell {
         agent: identity.agent,
         entity: identity.entity,
-        queues: config.queues,
-        bench: Bench { client, station, key, bases, builder: builder(&config.builder) },
+        wanted,
+        queues: Mutex::new(queues),
+        told_queues: Mutex::default(),
+        bench: Bench { client, station, key, bases, builder: builder(&config.builder), docker: options.docker },
         builds: Arc::new(builds),
         desk,
         table,
@@ -199,51 +206,51 @@ fn station(config: &Config, agent: &str, url: String, environment: BTreeMap<Stri
 }
 
 /// The agent that ran here last, if it served the same queues and the server still knows it; else a new one.
-async fn identify(options: &Options, folder: &Folder) -> Result<Identity, AgentError> {
+async fn identify(options: &Options, folder: &Folder) -> Result<(Identity, Vec<Served>), AgentError> {
     let client = &options.client;
     let (_, own) = client.viewer().await.map_err(AgentError::Server)?;
     let entity = options.config.entity.clone().unwrap_or(own);
-    let queues = options.config.queues.clone();
-    let ids = queue_ids(client, &entity, &queues).await?;
+    let queues = options.wanted.told();
+    let served = first_queues(options, &entity).await?;
     let known = folder.identity().filter(|last| {
         last.url == client.url() && last.entity == entity && last.queues == queues && !last.agent.is_empty()
     });
     if let Some(identity) = known
         && client.agent_is_told_to_stop(&identity.agent).await.is_ok_and(|is_stopped| !is_stopped)
     {
-        return Ok(identity);
+        return Ok((identity, served));
     }
     let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let snapshot = told(&options.config, &entity);
+    let snapshot = told(options, &entity);
+    let ids = serving::ids(&served);
     let agent = client.register_agent(&entity, &ids, hostname.trim(), &snapshot).await.map_err(AgentError::Server)?;
     let identity = Identity { url: client.url().to_owned(), entity, queues, agent };
     let failed = |source| AgentError::Folder { path: folder.path.clone(), source };
     folder.keep(&identity).map_err(failed)?;
-    Ok(identity)
+    Ok((identity, served))
 }
 
-async fn queue_ids(client: &Client, entity: &str, queues: &[String]) -> Result<Vec<String>, AgentError> {
-    let known = client.queues(entity).await.map_err(AgentError::Server)?;
-    let name = |queue: &Value| queue["name"].as_str().unwrap_or_default().to_owned();
-    let mut ids = Vec::new();
-    for queue in queues {
-        let found = known.iter().find(|known| name(known) == *queue);
-        let Some(id) = found.and_then(|found| found["id"].as_str()) else {
-            let names: Vec<String> = known.iter().map(name).collect();
+/// The queues that it serves at first; all that are named must be there.
+async fn first_queues(options: &Options, entity: &str) -> Result<Vec<Served>, AgentError> {
+    let known = serving::known(&options.client, &options.wanted, entity).await.map_err(AgentError::Server)?;
+    if let Wanted::Named(names) = &options.wanted {
+        let is_missing = |name: &&String| !known.iter().any(|queue| queue.name == **name);
+        if let Some(queue) = names.iter().find(is_missing).cloned() {
+            let names: Vec<String> = known.into_iter().map(|queue| queue.name).collect();
             let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            return Err(AgentError::NoQueue { entity: entity.to_owned(), queue: queue.clone(), known });
-        };
-        ids.push(id.to_owned());
+            return Err(AgentError::NoQueue { entity: entity.to_owned(), queue, known });
+        }
     }
-    Ok(ids)
+    Ok(serving::served(&options.wanted, &known))
 }
 
 /// What people see of the agent's settings.
-fn told(config: &Config, entity: &str) -> Value {
+fn told(options: &Options, entity: &str) -> Value {
     let number = |limit: Limit| match limit {
         Limit::AtMost(most) => i64::from(most),
         Limit::Unlimited => -1,
     };
-    json!({ "entity": entity, "queues": config.queues, "max_jobs": number(config.max_jobs),
+    let config = &options.config;
+    json!({ "entity": entity, "queues": options.wanted.told(), "max_jobs": number(config.max_jobs),
         "max_schedulers": number(config.max_schedulers), "namespace": config.namespace })
 }

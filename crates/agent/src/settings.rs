@@ -1,6 +1,7 @@
 //! The agent's settings: `launch-config.yaml`, the environment and the command line, read once. `plan::agent::config` says
 //! what they mean.
 
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
@@ -26,6 +27,14 @@ pub fn usual_path(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     let folder = environment.get("WANDB_CONFIG_DIR").map(PathBuf::from);
     let usual = || environment.get("HOME").map(|home| Path::new(home).join(".config/wandb"));
     Some(folder.or_else(usual)?.join("launch-config.yaml"))
+}
+
+/// Docker's own file, as `docker login` writes it; null where there is none that can be read.
+pub fn docker(environment: &BTreeMap<String, String>) -> Value {
+    let usual = || environment.get("HOME").map(|home| Path::new(home).join(".docker"));
+    let folder = environment.get("DOCKER_CONFIG").map(PathBuf::from).or_else(usual);
+    let text = folder.and_then(|folder| fs::read_to_string(folder.join("config.json")).ok());
+    text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
 }
 
 /// The settings, and what is odd about the file. A file that is named must be there, the usual one may be missing.

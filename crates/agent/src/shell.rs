@@ -19,6 +19,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use volley_plan::agent::capacity::Limit;
 use volley_plan::agent::life::Timers;
+use volley_plan::agent::serving::{Served, Wanted};
 use volley_plan::launch::demand::Amounts;
 use volley_turns::queue::{self, Queue};
 
@@ -49,7 +50,11 @@ pub struct Limits {
 pub struct Shell {
     pub agent: String,
     pub entity: String,
-    pub queues: Vec<String>,
+    pub wanted: Wanted,
+    /// Those that it takes from.
+    pub queues: Mutex<Vec<Served>>,
+    /// What the server was told last of them, by id.
+    pub told_queues: Mutex<Option<Vec<String>>>,
     pub bench: Bench,
     pub builds: Arc<Builds>,
     pub desk: Desk,

@@ -35,13 +35,18 @@ impl Shell {
     /// Asks each queue once; says whether there may be more.
     async fn take_round(&self, last: &mut Option<String>) -> Result<bool, Failure> {
         let mut has_more = false;
-        for queue in turns(&self.queues, last.as_deref()) {
+        let queues: Vec<String> = self.queues.lock().iter().map(|queue| queue.name.clone()).collect();
+        for queue in turns(&queues, last.as_deref()) {
             let (mut capacity, mut load) = self.capacity();
             let room = capacity.room(&load);
             if room == 0 {
                 return Ok(false);
             }
-            let taken = self.desk.take(&queue, room).await?;
+            let taken = match self.desk.take(&queue, room).await {
+                // It was deleted a moment ago, which must not keep the others from being asked.
+                Err(Failure::Server(error)) if error.is_missing() => continue,
+                taken => taken?,
+            };
             if !taken.is_empty() {
                 *last = Some(queue);
             }

@@ -138,6 +138,12 @@ impl Client {
         self.read(told)
     }
 
+    /// The agent serves these queues from now on, by their ids.
+    pub async fn serve_queues(&self, agent: &str, queues: &[String]) -> Result<()> {
+        let path = format!("/api/v1/agents/{}/queues", part(agent));
+        self.put(&path, &json!({ "queues": queues })).await.map(drop)
+    }
+
     /// Takes up to `limit` items of a queue, by its name or id, for a minute.
     pub async fn take(&self, agent: &str, queue: &str, limit: usize) -> Result<Vec<Item>> {
         let path = format!("/api/v1/agents/{}/take", part(agent));

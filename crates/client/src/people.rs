@@ -28,6 +28,16 @@ impl Client {
         Ok(list(answer["project"]["runQueues"].take()))
     }
 
+    /// The queues with the agents that serve them, which only our own server tells.
+    pub async fn queues_with_agents(&self, entity: &str) -> Result<Vec<Value>> {
+        let query = format!(
+            "query QueuesWithAgents($entity: String!) {{ project(name: \"{REGISTRY}\", entityName: $entity) {{ runQueues {{ \
+             id name defaultResourceConfig {{ resource }} launchAgents {{ id agentStatus heartbeatAt agentConfig }} }} }} }}"
+        );
+        let mut answer = self.graphql(&query, json!({ "entity": entity })).await?;
+        Ok(list(answer["project"]["runQueues"].take()))
+    }
+
     pub async fn queue(&self, entity: &str, name: &str) -> Result<Option<Value>> {
         let queues = self.queues(entity).await?;
         Ok(queues.into_iter().find(|queue| queue["name"] == name))

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use volley_agent::{Options, settings};
 use volley_client::Client;
 use volley_plan::agent::config::{Config, Flags};
+use volley_plan::agent::serving::Wanted;
 use volley_plan::launch::order::Fetcher;
 
 /// Fetches code in a cluster: has Python, git and W&B's client.
@@ -106,6 +107,7 @@ impl AgentVerb {
             None => login.url.clone(),
         };
         let options = Options {
+            wanted: Wanted::Named(config.queues.clone()),
             config,
             client: Client::new(&login.url, &login.key)?,
             key: login.key,
@@ -116,6 +118,7 @@ impl AgentVerb {
             fetcher: Fetcher { image: FETCHER_IMAGE.to_owned(), program: None },
             base_image: None,
             program: PathBuf::from(PROGRAM),
+            docker: settings::docker(&environment),
             environment,
             health: Arc::default(),
         };

@@ -25,6 +25,7 @@ Examples:
   volley launch -j train:latest -q gpu -p mnist --set-var gpus=4 --priority high
   volley launch -d registry/train:1 -q gpu -- --epochs 3   what is behind -- are the program's arguments
   volley launch -j train -c overrides.yaml --dry-run       print what would be submitted
+  volley launch -d registry/train:1 -q volcano -R workers.yaml   what is different from the queue's config
   volley launch -u https://example.org/train.git -E 'python train.py' -p mnist -q gpu --detach
 
 As in W&B, -v KEY=VALUE is --set-var and -q without a name is the queue `default`. A bare -d detaches. Ctrl-C detaches as
@@ -83,9 +84,12 @@ pub struct Launch {
     /// What runs the work, if the queue does not say
     #[arg(short, long, value_name = "KIND")]
     resource: Option<String>,
-    /// Arguments of the resource in place of the queue's: JSON, or a file
+    /// What is different from the queue's config: JSON, or a file. Objects and lists of named things are merged, null takes away
     #[arg(short = 'R', long, value_name = "FILE")]
     resource_args: Option<String>,
+    /// Take --resource-args in place of the queue's config, as W&B does
+    #[arg(long, requires = "resource_args")]
+    replace: bool,
     /// Print what would be submitted, and submit nothing
     #[arg(long)]
     dry_run: bool,

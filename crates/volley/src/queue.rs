@@ -27,6 +27,7 @@ const CREATE_EXAMPLES: &str = "\
 Examples:
   volley queue create gpu -f queue.yaml
   volley queue create gpu --resource kubernetes -f config.yaml   the file is the config alone
+  volley queue create gpu --resource kubernetes -f config.yaml --var gpus=integer,min=1,max=4,default=1
   volley queue create here --resource local-process
   volley queue show old | volley queue create new -f -
 
@@ -127,6 +128,9 @@ struct Create {
     /// What runs the work: kubernetes, local-container, local-process; the file is then the config alone
     #[arg(long, value_name = "KIND")]
     resource: Option<String>,
+    /// A template variable, as NAME=TYPE[,min=N][,max=N][,default=VALUE][,choices=A|B]; may be repeated
+    #[arg(long = "var", value_name = "NAME=TYPE…")]
+    variables: Vec<String>,
     /// Take items by priority
     #[arg(long)]
     priorities: bool,
@@ -223,6 +227,9 @@ impl Create {
             (None, None) => bail!("a queue needs a resource\nhint: -f FILE, or --resource local-process"),
         };
         document.spec.has_priorities |= self.priorities;
+        for written in &self.variables {
+            document.declare(written)?;
+        }
         self.remote.with(home, async |session| {
             if session.client.queue(&session.entity, &self.name).await?.is_some() {
                 bail!("queue `{}` exists already in `{}`\nhint: `volley queue edit {0}`", self.name, session.entity);

@@ -10,6 +10,7 @@ pub mod failure;
 pub mod exit;
 pub mod life;
 pub mod capacity;
+pub mod serving;
 pub mod config;
 pub mod picture;
 

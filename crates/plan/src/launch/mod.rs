@@ -13,6 +13,7 @@ pub mod safety;
 pub mod walk;
 pub mod environment;
 pub mod secrets;
+pub mod registries;
 pub mod kubernetes;
 mod defaults;
 mod identity;

@@ -8,5 +8,6 @@ pub mod load;
 pub mod ordered;
 pub mod spec;
 pub mod template;
+pub mod expression;
 pub mod timeline;
 pub mod wait;

@@ -1,8 +1,10 @@
 //! Template variables: `{{name}}` in a queue's config, with a type and limits for what a submitter may put there.
 //!
 //! `declare` reads the variables of a queue and `check` looks at its config, both when it is saved. `values` judges what a
-//! submitter gives, and tells every problem at once; what it lets through, `render` can always put in place.
+//! submitter gives, and tells every problem at once; what it lets through, `render` can always put in place. `{{= n + 1}}`
+//! is a sum of them.
 
+use super::expression;
 use super::ordered::{Members, compact};
 use serde::Deserialize;
 use serde_json::{Map, Number, Value};
@@ -151,12 +153,24 @@ fn unsound(variable: &Variable) -> Vec<Problem> {
     problems
 }
 
-/// What is wrong with a config as a template: tokens that nobody declared, and tokens in keys.
+/// What is wrong with a config as a template: tokens that nobody declared, tokens in keys, and sums that are none.
 pub fn check(config: &Value, variables: &[Variable]) -> Vec<Problem> {
     let mut used = BTreeSet::new();
     let mut in_keys = BTreeSet::new();
-    gather(config, &mut used, &mut in_keys);
+    let mut sums = BTreeSet::new();
+    gather(config, &mut used, &mut in_keys, &mut sums);
     let mut problems = Vec::new();
+    for sum in sums {
+        match expression::names(&sum) {
+            Err(why) => {
+                problems.push(problem("", Code::Declaration, format!("`{{{{={sum}}}}}` cannot be reckoned: {why}")))
+            }
+            Ok(names) => {
+                problems.extend(names.iter().filter_map(|name| uncountable(name, &sum, variables)));
+                used.extend(names);
+            }
+        }
+    }
     for name in used {
         if !variables.iter().any(|variable| variable.name == name) {
             let why = format!("the config uses `{{{{{name}}}}}`, but no template variable `{name}` is declared");
@@ -170,20 +184,35 @@ pub fn check(config: &Value, variables: &[Variable]) -> Vec<Problem> {
     problems
 }
 
-fn gather(value: &Value, used: &mut BTreeSet<String>, in_keys: &mut BTreeSet<String>) {
-    let names = |text: &str| {
-        parts(text)
-            .into_iter()
-            .filter_map(|part| if let Part::Token(name) = part { Some(name.to_owned()) } else { None })
-            .collect::<Vec<_>>()
-    };
+/// A sum counts with whole numbers.
+fn uncountable(name: &str, sum: &str, variables: &[Variable]) -> Option<Problem> {
+    let variable = variables.iter().find(|variable| variable.name == name)?;
+    let why =
+        format!("`{{{{={sum}}}}}` counts with `{name}`, which is of type {}, not integer", variable.schema.kind.name());
+    (variable.schema.kind != Kind::Integer).then(|| problem(name, Code::Declaration, why))
+}
+
+fn gather(value: &Value, used: &mut BTreeSet<String>, in_keys: &mut BTreeSet<String>, sums: &mut BTreeSet<String>) {
     match value {
-        Value::String(text) => used.extend(names(text)),
-        Value::Array(items) => items.iter().for_each(|item| gather(item, used, in_keys)),
+        Value::String(text) => {
+            for part in parts(text) {
+                match part {
+                    Part::Text(_) => (),
+                    Part::Token(name) => drop(used.insert(name.to_owned())),
+                    Part::Sum(sum) => drop(sums.insert(sum.to_owned())),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| gather(item, used, in_keys, sums)),
         Value::Object(members) => {
             for (key, value) in members {
-                in_keys.extend(names(key));
-                gather(value, used, in_keys);
+                for part in parts(key) {
+                    match part {
+                        Part::Text(_) => (),
+                        Part::Token(name) | Part::Sum(name) => drop(in_keys.insert(name.to_owned())),
+                    }
+                }
+                gather(value, used, in_keys, sums);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => (),
@@ -309,10 +338,19 @@ fn render_text(text: &str, values: &BTreeMap<String, Value>) -> Value {
     {
         return value.clone();
     }
+    if let [Part::Sum(sum)] = parts[..]
+        && let Some(value) = expression::value(sum, values)
+    {
+        return value.into();
+    }
     let mut out = String::with_capacity(text.len());
     for part in parts {
         match part {
             Part::Text(text) => out.push_str(text),
+            Part::Sum(sum) => match expression::value(sum, values) {
+                Some(value) => out.push_str(&value.to_string()),
+                None => out.push_str(&format!("{{{{={sum}}}}}")),
+            },
             Part::Token(name) => match values.get(name) {
                 Some(Value::String(value)) => out.push_str(value),
                 Some(value) => out.push_str(&value.to_string()),
@@ -328,9 +366,11 @@ fn render_text(text: &str, values: &BTreeMap<String, Value>) -> Value {
 enum Part<'a> {
     Text(&'a str),
     Token(&'a str),
+    /// What is behind the `=`.
+    Sum(&'a str),
 }
 
-/// A text cut at its tokens. `{{{{` is a plain `{{`; braces around anything but a name are text.
+/// A text cut at its tokens. `{{{{` is a plain `{{`; braces around anything but a name or a sum are text.
 fn parts(text: &str) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
     let (mut begin, mut at) = (0, 0);
@@ -345,9 +385,9 @@ fn parts(text: &str) -> Vec<Part<'_>> {
         }
         let token = inside.find("}}").map(|end| (inside[..end].trim_matches(' '), open + 2 + end + 2));
         match token {
-            Some((name, end)) if is_name(name) => {
+            Some((inside, end)) if is_name(inside) || inside.starts_with('=') => {
                 parts.push(Part::Text(&text[begin..open]));
-                parts.push(Part::Token(name));
+                parts.push(inside.strip_prefix('=').map_or(Part::Token(inside), Part::Sum));
                 at = end;
                 begin = end;
             }

@@ -90,6 +90,31 @@ fn each_violation_has_its_own_code_and_all_are_told() {
     assert_eq!(told[0].sentence, "template variable `gpus` must be at most 8, but got 9");
 }
 
+// LA-T-13
+#[test]
+fn a_sum_ties_one_field_to_another() {
+    let variables =
+        declare(r#"{"workers": {"schema": {"type": "integer"}}, "word": {"schema": {"type": "string"}}}"#).unwrap();
+    let config =
+        json!({"minAvailable": "{{= workers + 1}}", "name": "gang-of-{{=workers+1}}", "replicas": "{{workers}}"});
+    assert_eq!(check(&config, &variables), []);
+    let values = BTreeMap::from([("workers".into(), json!(3))]);
+    assert_eq!(render(&config, &values), json!({"minAvailable": 4, "name": "gang-of-4", "replicas": 3}));
+    let sentences = |text: &str| -> Vec<String> {
+        check(&json!({ "n": text }), &variables).into_iter().map(|problem| problem.sentence).collect()
+    };
+    assert_eq!(
+        sentences("{{= gone + 1}}"),
+        ["the config uses `{{gone}}`, but no template variable `gone` is declared"]
+    );
+    assert_eq!(sentences("{{= workers +}}"), ["`{{= workers +}}` cannot be reckoned: it ends too early"]);
+    assert_eq!(
+        sentences("{{= word + 1}}"),
+        ["`{{= word + 1}}` counts with `word`, which is of type string, not integer"]
+    );
+    assert_eq!(codes(&check(&json!({"{{=workers}}": 1}), &variables)), [("workers", Code::Declaration)]);
+}
+
 // LA-T-7, LA-T-8, LA-T-9, LA-T-12
 #[test]
 fn a_whole_token_takes_the_value_and_a_part_is_written_out() {

@@ -62,6 +62,12 @@ pub async fn hear(write: &mut Write, id: i64, status: Option<&str>, now: Timesta
     Ok(())
 }
 
+/// It serves these queues from now on, a JSON list of global ids.
+pub async fn serve(write: &mut Write, id: i64, queues: &str) -> Result<()> {
+    write.run("UPDATE agents SET queues = $2 WHERE id = $1", args![id, queues]).await?;
+    Ok(())
+}
+
 /// It reads this when it asks the next time, and ends.
 pub async fn tell_to_stop(write: &mut Write, id: i64) -> Result<()> {
     write.run("UPDATE agents SET is_told_to_stop = 1 WHERE id = $1", args![id]).await?;

@@ -3,6 +3,7 @@
 use super::items::{self, Item};
 use super::{Queue, expect, store, told};
 use crate::Shared;
+use crate::agent;
 use crate::events::audit;
 use crate::fault::{Fault, Result};
 use crate::graphql::scalars::date_text;
@@ -18,7 +19,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use volley_plan::people::{Deed, Role, UserId};
-use volley_plan::queue::item::End;
+use volley_plan::queue::item::{End, State as ItemState};
+use volley_plan::queue::wait::{Facts, reason};
 
 const LIMIT_DEFAULT: usize = 20;
 const LIMIT_ITEMS: usize = 200;
@@ -145,6 +147,7 @@ pub async fn items(
         None => people::store::entities_of(&shared.database, &caller.user).await?,
     };
     let limit = wanted.limit.unwrap_or(LIMIT_ITEMS).min(LIMIT_MAX);
+    let now = Timestamp::now();
     let mut told = Vec::new();
     for entity in entities.iter().filter(|entity| caller.may_see(entity.id)) {
         for queue in store::of_entity(&shared.database, entity.id).await? {
@@ -154,7 +157,11 @@ pub async fn items(
                     Some(run) => items::of_run_name(&shared.database, queue.id, last_part(run), limit).await?,
                     None => items::listed(&shared.database, queue.id, wanted.all, limit).await?,
                 };
-                told.extend(found.into_iter().map(|item| of_item(&entity.name, &queue, item)));
+                let waits = found.iter().any(|item| item.life.shown(now) == ItemState::Pending);
+                let is_served = !waits || agent::store::is_queue_served(&shared.database, queue.id, now).await?;
+                let facts = Facts { queue: &queue.name, before: 0, is_served, held: 0, running_max: None, noted: None };
+                let unserved = (!is_served).then(|| reason(&facts));
+                told.extend(found.into_iter().map(|item| of_item(&entity.name, &queue, item, unserved.as_deref())));
             }
         }
     }
@@ -171,21 +178,24 @@ fn last_part(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-fn of_item(entity: &str, queue: &Queue, item: Item) -> Value {
+/// `unserved` is why it waits where no agent serves the queue, unless there is more to say.
+fn of_item(entity: &str, queue: &Queue, item: Item, unserved: Option<&str>) -> Value {
+    let state = item.life.shown(Timestamp::now());
+    let waiting = item.waiting.clone().or_else(|| unserved.filter(|_| state == ItemState::Pending).map(str::to_owned));
     let run = told::run_of(&item, entity).map(|(entity, project, run)| format!("{entity}/{project}/{run}"));
     json!({
         "id": ids::encode("RunQueueItem", item.id).as_str(),
         "number": item.id,
         "entity": entity,
         "queue": queue.name,
-        "state": item.life.shown(Timestamp::now()).name(),
+        "state": state.name(),
         "run": run,
         "user": item.author,
         "priority": item.priority,
         "gpus": item.gpus,
         "attempt": item.life.attempt + 1,
         "created": date_text(item.created_at),
-        "waiting": item.waiting,
+        "waiting": waiting,
         "stop_asked": item.life.is_stop_asked,
         "end": item.life.end().map(End::name),
         "error": item.error().map(|error| error.message),

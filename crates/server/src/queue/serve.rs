@@ -6,7 +6,7 @@
 use super::items::{self, Item, Report, Told};
 use super::stop::{self, Verdict};
 use super::told::Teller;
-use super::{Queue, expect_item, mutation, store, story};
+use super::{Queue, expect_id, expect_item, mutation, store, story};
 use crate::agent::{self, Agent};
 use crate::args;
 use crate::database::Write;
@@ -60,6 +60,33 @@ pub async fn list(
         }
     }
     Ok(Json(told.into()))
+}
+
+#[derive(Deserialize)]
+pub struct Serve {
+    /// By their ids.
+    queues: Vec<String>,
+}
+
+/// An agent serves other queues than it did: some were made, or are gone.
+pub async fn serve(
+    State(shared): State<Shared>,
+    Known(caller): Known,
+    Path(agent): Path<String>,
+    Sent(wanted): Sent<Serve>,
+) -> Result<Json<Value>> {
+    let id = agent;
+    let agent = agent::expect(&shared, &caller, Deed::Serve, &id).await?;
+    for queue in &wanted.queues {
+        expect_id(&shared, &caller, Deed::Serve, queue).await?;
+    }
+    let now = Timestamp::now();
+    let mut write = shared.database.write().await?;
+    agent::store::serve(&mut write, agent.id, &json!(wanted.queues).to_string()).await?;
+    let body = json!({ "agent": agent.name, "queues": wanted.queues });
+    let event = Event { entity: agent.entity_id, kind: "agent.queues", subject: &id, body };
+    events::record(&mut write, event, now).await?;
+    finish(&shared, write, true).await
 }
 
 #[derive(Deserialize)]

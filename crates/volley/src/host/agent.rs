@@ -1,4 +1,5 @@
-//! The agent as a part of this process: on the cluster and the server beside it, for the queue `default` of the first user.
+//! The agent as a part of this process: on the cluster and the server beside it, for all queues of the first user that no
+//! other agent serves. One called `default` is made.
 //!
 //! Pods have a network of their own, in which the server's loopback address is theirs; so the server also answers on the
 //! address that pods know this machine by.
@@ -21,10 +22,13 @@ use volley_client::people::QueueSpec;
 use volley_cluster::Cluster;
 use volley_plan::agent::capacity::Limit;
 use volley_plan::agent::config::Config;
+use volley_plan::agent::serving::Wanted;
 use volley_plan::launch::order::Fetcher;
 use volley_server::Server;
 
 const QUEUE: &str = "default";
+/// What queues may ask for.
+const RESOURCES: [&str; 3] = ["kubernetes", "local-container", "local-process"];
 /// This very program, though its file be replaced meanwhile.
 pub const PROGRAM: &str = "/proc/self/exe";
 /// One who waits for the start is not kept for longer than this by the agent.
@@ -107,7 +111,6 @@ impl Part {
         let workload_url = door.as_ref().map_or_else(|| self.url.clone(), |door| format!("http://{}", door.address));
         let config = Config {
             entity: Some(entity),
-            queues: vec![QUEUE.to_owned()],
             max_jobs: Limit::Unlimited,
             max_schedulers: Limit::Unlimited,
             // Its launches are the owner's, and its pods may use this machine's own file system already.
@@ -116,6 +119,7 @@ impl Part {
         };
         let options = Options {
             config,
+            wanted: Wanted::All(RESOURCES.map(str::to_owned).into()),
             client,
             key: key.trim().to_owned(),
             workload_url,
@@ -125,6 +129,8 @@ impl Part {
             fetcher: Fetcher { image: "host".to_owned(), program: own_program() },
             base_image: Some("host".to_owned()),
             program: PathBuf::from(PROGRAM),
+            // The node reads it itself.
+            docker: Value::Null,
             environment: BTreeMap::new(),
             health: self.health.clone(),
         };

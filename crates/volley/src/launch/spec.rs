@@ -1,13 +1,16 @@
 //! A run spec out of a file and flags, with all that stands against it told at once.
 
 use super::Launch;
+use crate::queue::document::Document;
 use crate::remote::Session;
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
 use std::process::Command;
 use volley_client::jobs::JobPath;
+use volley_plan::launch::layers::{self, Mode};
 use volley_plan::launch::order::PROJECT_DEFAULT;
 use volley_plan::queue::template::{self, Variable};
 
@@ -63,12 +66,12 @@ impl Launching {
         }
         let has_priorities = queue.as_ref().is_some_and(|queue| queue["prioritizationMode"] == "V0");
         let priority = priority(launch.priority.as_deref(), queue.is_some() && !has_priorities, &mut problems);
-        if queue.is_some()
-            && let Err(found) = template::values(&variables, &values)
-        {
-            problems.extend(found.iter().map(ToString::to_string));
-        }
-        add_resource_args(&mut spec, launch, queue.as_ref(), &mut values, &mut problems)?;
+        let filled = template::values(&variables, &values).unwrap_or_else(|found| {
+            problems.extend(found.iter().filter(|_| queue.is_some()).map(ToString::to_string));
+            BTreeMap::new()
+        });
+        let config = queue.as_ref().map(|queue| template::render(&Document::read(queue).spec.config, &filled));
+        add_resource_args(&mut spec, launch, queue.as_ref().zip(config), &mut values, &mut problems)?;
         check_source(&spec, launch, queue.as_ref(), &mut problems);
         if !problems.is_empty() {
             bail!("{}", told(&problems));
@@ -179,21 +182,28 @@ fn priority(written: Option<&str>, lacks_priorities: bool, problems: &mut Vec<St
 fn add_resource_args(
     spec: &mut Map<String, Value>,
     launch: &Launch,
-    queue: Option<&Value>,
+    queue: Option<(&Value, Value)>,
     values: &mut Map<String, Value>,
     problems: &mut Vec<String>,
 ) -> Result<()> {
     let Some(written) = &launch.resource_args else {
         return Ok(());
     };
-    if !values.is_empty() {
-        problems.push("--resource-args and template values exclude each other; hint: leave one of them out".to_owned());
+    if launch.replace && !values.is_empty() {
+        problems.push("--replace and template values exclude each other; hint: leave one of them out".to_owned());
     }
     let given = object(written, "the resource arguments")?;
-    let of_queue = queue.and_then(|queue| queue["defaultResourceConfig"]["resource"].as_str());
+    let of_queue = queue.as_ref().and_then(|(queue, _)| queue["defaultResourceConfig"]["resource"].as_str());
     let resource = launch.resource.as_deref().or(of_queue).unwrap_or("kubernetes");
     let is_cut = !given.is_empty() && given.keys().all(|key| RESOURCES.contains(&key.as_str()) || key == resource);
-    let args = if is_cut { Value::Object(given) } else { json!({ resource: given }) };
+    let mut args = if is_cut { Value::Object(given) } else { json!({ resource: given }) };
+    if let (Some((_, config)), false) = (&queue, launch.replace)
+        && let Some(own) = args.get_mut(resource)
+    {
+        *own = layers::effective(config, Some(own), Mode::Merge);
+        // They are in it already.
+        values.clear();
+    }
     spec.insert("resource_args".to_owned(), args);
     Ok(())
 }

@@ -52,6 +52,38 @@ impl Document {
         Ok(Document { spec: QueueSpec { resource, config, variables, has_priorities } })
     }
 
+    /// Adds a variable as the command line has it: `gpus=integer,min=1,max=4,default=1`.
+    pub fn declare(&mut self, written: &str) -> Result<()> {
+        let hint = "hint: gpus=integer,min=1,max=4,default=1, or size=string,choices=small|large";
+        let wrong = |why: &str| anyhow!("`--var {written}`: {why}\n{hint}");
+        let (name, rest) = written.split_once('=').ok_or_else(|| wrong("it has no type"))?;
+        let mut words = rest.split(',');
+        let kind = match words.next().unwrap_or_default().to_ascii_lowercase().as_str() {
+            "integer" | "int" => "integer",
+            "number" | "float" => "number",
+            "string" => "string",
+            "boolean" | "bool" => "boolean",
+            other => return Err(wrong(&format!("`{other}` is no type: integer, number, string or boolean"))),
+        };
+        // A text stays one, however much it looks like a number.
+        let value = |text: &str| match kind {
+            "string" => Value::from(text),
+            _ => serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)),
+        };
+        let mut schema = json!({ "type": kind });
+        for word in words {
+            match word.split_once('=') {
+                Some(("min", text)) => schema["minimum"] = value(text),
+                Some(("max", text)) => schema["maximum"] = value(text),
+                Some(("default", text)) => schema["default"] = value(text),
+                Some(("choices", text)) => schema["enum"] = text.split('|').map(value).collect(),
+                Some(_) | None => return Err(wrong(&format!("`{word}` is not known"))),
+            }
+        }
+        self.spec.variables[name] = json!({ "schema": schema });
+        Ok(())
+    }
+
     /// A queue as the server tells it.
     pub fn read(queue: &Value) -> Document {
         let config = &queue["defaultResourceConfig"];
@@ -159,6 +191,19 @@ mod tests {
         ] {
             let error = Document::parse(text, None).unwrap_err().to_string();
             assert!(error.starts_with(told), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_variable_is_declared_in_one_word() {
+        let mut document = Document::of("kubernetes", json!({}));
+        document.declare("gpus=Integer,min=1,max=4,default=1").unwrap();
+        document.declare("size=string,choices=1|large,default=1").unwrap();
+        let gpus = json!({ "schema": { "type": "integer", "minimum": 1, "maximum": 4, "default": 1 } });
+        let size = json!({ "schema": { "type": "string", "enum": ["1", "large"], "default": "1" } });
+        assert_eq!(document.spec.variables, json!({ "gpus": gpus, "size": size }));
+        for wrong in ["gpus", "gpus=", "gpus=date", "gpus=integer,least=1", "gpus=integer,min"] {
+            assert!(document.declare(wrong).unwrap_err().to_string().contains("hint:"), "{wrong}");
         }
     }
 
