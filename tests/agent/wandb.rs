@@ -82,11 +82,11 @@ impl<'a> Wandb<'a> {
     }
 }
 
-/// The items of a queue by the names of their runs.
-fn named(launch: &Launch<'_>, queue: &str, name: &str) -> Option<String> {
+/// The item of a queue whose spec has this word in a field.
+fn with(launch: &Launch<'_>, queue: &str, field: &str, word: &str) -> Option<String> {
     let items: Value = serde_json::from_str(&launch.world.volley(&["ps", "-a", "-q", queue, "-o", "json"])).unwrap();
     let mut numbers = items.as_array().unwrap().iter().map(|item| item["number"].to_string());
-    numbers.find(|number| launch.item(number).spec["name"] == name)
+    numbers.find(|number| launch.item(number).spec[field].as_str().is_some_and(|text| text.contains(word)))
 }
 
 // Y-2, T-5, L-6, K-39, W-1
@@ -107,7 +107,7 @@ fn what_wandb_launch_puts_into_a_queue_runs_here() {
     let given =
         [&base[..], &["gpus", "--name", "two", "--set-var", "gpus=2", "--priority", "high", "-E", script]].concat();
     wandb.run(&given);
-    let item = launch.until_end(&named(&launch, "gpus", "two").unwrap());
+    let item = launch.until_end(&with(&launch, "gpus", "name", "two").unwrap());
     assert_eq!((item.end.as_deref(), item.priority), (Some("finished"), 1), "{item:#?}");
     let line = launch.lines(&item).remove(0);
     assert_eq!(line.split(',').count(), 2, "{line}");
@@ -127,7 +127,7 @@ fn what_wandb_launch_puts_into_a_queue_runs_here() {
     fs::write(wandb.home.join("more.json"), json!({ "kubernetes": more }).to_string()).unwrap();
     let entry_point = wandb.entry_point();
     wandb.run(&[&base[..], &["volcano", "--name", "three", "-R", "more.json", "-E", &entry_point]].concat());
-    let item = launch.until_end(&named(&launch, "volcano", "three").unwrap());
+    let item = launch.until_end(&with(&launch, "volcano", "name", "three").unwrap());
     assert_eq!(item.end.as_deref(), Some("finished"), "{item:#?}");
     let lines = launch.lines(&item);
     for rank in 0..3 {
@@ -141,6 +141,10 @@ fn what_wandb_launch_puts_into_a_queue_runs_here() {
     fs::write(wandb.home.join("sweep.yaml"), sweep.to_string()).unwrap();
     let told = wandb.run(&["launch-sweep", "sweep.yaml", "-q", "gpus", "-p", "p", "-e", entity]);
     assert!(told.contains("Scheduler added to launch queue (gpus)"), "{told}");
+    let scheduler = with(&launch, "gpus", "uri", "placeholder-uri-scheduler").unwrap();
+    // Whether it can run depends on whether this machine has W&B's client.
+    world.volley(&["stop", &scheduler]);
+    launch.until_end(&scheduler);
 }
 
 /// `wandb launch-agent` as a process.
@@ -199,7 +203,7 @@ fn wandbs_own_agent_serves_our_queues_on_our_cluster() {
     let job = launch.volley(&["-q", "theirs", "-n", "job", "-E", &entry_point]);
     let base = ["launch", "-d", "host", "-p", "p", "-e", launch.entity.as_str(), "-q", "volcano", "--name", "gang"];
     wandb.run(&[&base[..], &["-E", &entry_point]].concat());
-    let gang = named(&launch, "volcano", "gang").unwrap();
+    let gang = with(&launch, "volcano", "name", "gang").unwrap();
     for item in [job, gang] {
         let item = launch.until_end(&item);
         assert_eq!(item.end.as_deref(), Some("finished"), "{item:#?}");
