@@ -217,8 +217,8 @@ mod tests {
         fs::write(folder.path().join("a/.git/config"), "x").unwrap();
         fs::write(folder.path().join("a/t.py"), "print()").unwrap();
         std::os::unix::fs::symlink("/etc/passwd", folder.path().join("link")).unwrap();
-        assert_eq!(listed(&pack(folder.path(), None).unwrap()), ["a/", "a/t.py print()", "link"]);
-        let expected = ["Dockerfile.volley FROM x", "src/a/", "src/a/t.py print()", "src/link"];
+        assert_eq!(listed(&pack(folder.path(), None).unwrap()), ["a", "a/t.py print()", "link"]);
+        let expected = ["Dockerfile.volley FROM x", "src/a", "src/a/t.py print()", "src/link"];
         assert_eq!(listed(&pack(folder.path(), Some("FROM x")).unwrap()), expected);
     }
 
