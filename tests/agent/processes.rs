@@ -26,7 +26,7 @@ impl Agent {
         Agent(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
     }
 
-    fn kill(mut self) {
+    fn kill(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
@@ -103,7 +103,7 @@ fn a_process_runs_to_its_end_and_leaves_nothing() {
 fn a_process_that_fails_says_why() {
     let world = world();
     let launch = on(&world);
-    let agent = Agent::start(&launch, SETTINGS, &[]);
+    let mut agent = Agent::start(&launch, SETTINGS, &[]);
     let code = launch.push_process("machine", "echo about to fail; exit 3");
     let signal = launch.push_process("machine", "kill -SEGV $$");
     let spec = json!({ "entity": launch.entity, "project": "p", "resource": "local-process",
@@ -163,7 +163,7 @@ fn processes_outlive_their_agent_and_are_taken_up_again() {
             ledger.display()
         )
     };
-    let agent = Agent::start(&launch, SETTINGS, &[]);
+    let mut agent = Agent::start(&launch, SETTINGS, &[]);
     let good = launch.push_process("machine", &script("echo last"));
     let bad = launch.push_process("machine", &script("echo last; exit 5"));
     for id in [&good, &bad] {
@@ -173,7 +173,7 @@ fn processes_outlive_their_agent_and_are_taken_up_again() {
     fs::write(ledger.join("go"), "").unwrap();
     // One ends while nobody looks.
     eventually("they are over", || processes(&ledger.display().to_string()).is_empty().then_some(()));
-    let agent = Agent::start(&launch, SETTINGS, &[]);
+    let mut agent = Agent::start(&launch, SETTINGS, &[]);
     for (id, end, code) in [(&good, "finished", 0), (&bad, "failed", 5)] {
         let item = launch.until_end(id);
         assert_eq!((item.end.as_deref(), item.exit_code, item.attempt), (Some(end), Some(code), 1), "{item:#?}");
@@ -192,23 +192,38 @@ fn processes_outlive_their_agent_and_are_taken_up_again() {
     assert_eq!(processes(&mark), Vec::<String>::new());
 }
 
+/// Kills the keeper of the only launch that there is.
+fn kill_keeper(launch: &Launch<'_>) {
+    let work = launch.world.folder.path().join("agent/agent/work");
+    let folder = fs::read_dir(&work).unwrap().flatten().next().unwrap().path();
+    let begun: Value = serde_json::from_slice(&fs::read(folder.join("begun")).unwrap()).unwrap();
+    let keeper = begun["keeper"]["pid"].to_string();
+    assert!(Command::new("kill").args(["-9", &keeper]).status().unwrap().success());
+}
+
 // L-33
 #[test]
 fn what_loses_its_keeper_is_ended_and_told() {
     let world = world();
     let launch = on(&world);
-    let _agent = Agent::start(&launch, SETTINGS, &[]);
+    let mut agent = Agent::start(&launch, SETTINGS, &[]);
     let mark = mark(3);
-    let id = launch.push_process("machine", &format!("echo up; setsid sleep {mark} & sleep {mark}"));
-    launch.until(&id, "its line is there", |item| item.run.is_some() && launch.lines(item) == ["up"]);
-    let work = world.folder.path().join("agent/agent/work");
-    let folder = fs::read_dir(&work).unwrap().flatten().next().unwrap().path();
-    let begun: Value = serde_json::from_slice(&fs::read(folder.join("begun")).unwrap()).unwrap();
-    let keeper = begun["keeper"]["pid"].to_string();
-    assert!(Command::new("kill").args(["-9", &keeper]).status().unwrap().success());
-    let item = launch.until_end(&id);
-    assert!(message(&item).contains("its processes were killed"), "{}", message(&item));
-    assert_eq!(processes(&mark), Vec::<String>::new());
+    for is_agent_there in [true, false] {
+        let id = launch.push_process("machine", &format!("echo up; setsid sleep {mark} & sleep {mark}"));
+        launch.until(&id, "its line is there", |item| item.run.is_some() && launch.lines(item) == ["up"]);
+        eventually("both are there", || (processes(&format!("sleep {mark}")).len() > 1).then_some(()));
+        if !is_agent_there {
+            agent.kill();
+        }
+        kill_keeper(&launch);
+        if !is_agent_there {
+            agent = Agent::start(&launch, SETTINGS, &[]);
+        }
+        let item = launch.until_end(&id);
+        assert!(message(&item).contains("its processes were killed"), "{}", message(&item));
+        assert_eq!(processes(&mark), Vec::<String>::new());
+        eventually("its folder is gone", || (folders(&launch) == 0).then_some(()));
+    }
 }
 
 /// A program that stands for ssh, and runs what is asked for on this machine.

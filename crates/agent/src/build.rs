@@ -103,16 +103,12 @@ impl Builds {
         }
         // A folder that goes with this build, however it ends.
         let folder = Scratch::new(&self.folder, &recipe.image)?;
-        let context = folder.0.join("context");
-        let code = if recipe.dockerfile.is_some() { context.clone() } else { context.join("src") };
-        fs::create_dir_all(&context)?;
-        source::fetch(&self.client, &recipe.source, &code).await?;
-        let context = recipe
-            .context
-            .as_deref()
-            .map_or(context.clone(), |below| if recipe.dockerfile.is_some() { context.join(below) } else { context });
-        let file = prepare(recipe, &context)?;
-        let archive = tokio::task::spawn_blocking(move || pack(&context)).await.map_err(std::io::Error::other)??;
+        let source = folder.0.join("source");
+        source::fetch(&self.client, &recipe.source, &source).await?;
+        let root = recipe.context.as_deref().map_or(source.clone(), |below| source.join(below));
+        let (file, generated) = dockerfile_of(recipe, &root)?;
+        let packed = tokio::task::spawn_blocking(move || pack(&root, generated.as_deref())).await;
+        let archive = packed.map_err(std::io::Error::other)??;
         let mut options = vec![("dockerfile", file.as_str())];
         options.extend(recipe.platform.as_deref().map(|platform| ("platform", platform)));
         engine.build(&recipe.image, &options, archive).await.map_err(shortened)?;
@@ -123,45 +119,51 @@ impl Builds {
     }
 }
 
-/// The Dockerfile's name; a generated one is written.
-fn prepare(recipe: &Recipe, context: &Path) -> Result<String, Failure> {
+/// The Dockerfile's name, and its text where it is generated.
+fn dockerfile_of(recipe: &Recipe, root: &Path) -> Result<(String, Option<String>), Failure> {
     if let Some(file) = &recipe.dockerfile {
-        return match context.join(file).is_file() {
-            true => Ok(file.clone()),
+        return match root.join(file).is_file() {
+            true => Ok((file.clone(), None)),
             false => Err(Failure::Refused(format!("the source has no file `{file}` to build it by"))),
         };
     }
-    let needs = Needs::of(|name| context.join("src").join(name).is_file());
+    let needs = Needs::of(|name| root.join(name).is_file());
     if needs == Needs::Nothing {
         tracing::warn!(image = recipe.image, "nothing says which packages the code needs");
     }
-    fs::write(context.join(GENERATED), dockerfile(&recipe.base, needs, &recipe.entry_point))?;
-    Ok(GENERATED.to_owned())
+    Ok((GENERATED.to_owned(), Some(dockerfile(&recipe.base, needs, &recipe.entry_point))))
 }
 
-/// A tar archive of a folder; what git keeps is left out.
-fn pack(folder: &Path) -> std::io::Result<Vec<u8>> {
+/// A tar archive of the source, without what git keeps; beside a generated Dockerfile it is in a folder of its own.
+fn pack(root: &Path, generated: Option<&str>) -> std::io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     archive.follow_symlinks(false);
-    let mut bytes = 0;
-    add(&mut archive, folder, Path::new(""), &mut bytes)?;
+    if let Some(text) = generated {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(text.len() as u64);
+        header.set_mode(0o644);
+        archive.append_data(&mut header, GENERATED, text.as_bytes())?;
+    }
+    let top = generated.map_or(Path::new(""), |_| Path::new("src"));
+    add(&mut archive, root, top, &mut 0)?;
     archive.into_inner()
 }
 
-fn add(archive: &mut tar::Builder<Vec<u8>>, folder: &Path, below: &Path, bytes: &mut u64) -> std::io::Result<()> {
-    for entry in fs::read_dir(folder.join(below))? {
+/// Adds what is in a folder, under this name.
+fn add(archive: &mut tar::Builder<Vec<u8>>, folder: &Path, name: &Path, bytes: &mut u64) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_name() == ".git" {
             continue;
         }
-        let name = below.join(entry.file_name());
+        let name = name.join(entry.file_name());
         *bytes += entry.metadata()?.len();
         if *bytes > CONTEXT_BYTES_MAX {
             return Err(std::io::Error::other(format!("the source has more than {CONTEXT_BYTES_MAX} bytes")));
         }
         archive.append_path_with_name(entry.path(), &name)?;
         if entry.file_type()?.is_dir() {
-            add(archive, folder, &name, bytes)?;
+            add(archive, &entry.path(), &name, bytes)?;
         }
     }
     Ok(())
@@ -215,16 +217,21 @@ mod tests {
         fs::write(folder.path().join("a/.git/config"), "x").unwrap();
         fs::write(folder.path().join("a/t.py"), "print()").unwrap();
         std::os::unix::fs::symlink("/etc/passwd", folder.path().join("link")).unwrap();
-        let bytes = pack(folder.path()).unwrap();
-        let mut archive = tar::Archive::new(bytes.as_slice());
-        let mut names = BTreeMap::new();
+        assert_eq!(listed(&pack(folder.path(), None).unwrap()), ["a", "a/t.py print()", "link"]);
+        let expected = ["Dockerfile.volley FROM x", "src/a", "src/a/t.py print()", "src/link"];
+        assert_eq!(listed(&pack(folder.path(), Some("FROM x")).unwrap()), expected);
+    }
+
+    fn listed(bytes: &[u8]) -> Vec<String> {
+        let mut archive = tar::Archive::new(bytes);
+        let mut names = Vec::new();
         for entry in archive.entries().unwrap() {
             let mut entry = entry.unwrap();
             let mut text = String::new();
             entry.read_to_string(&mut text).unwrap();
-            names.insert(entry.path().unwrap().display().to_string(), text);
+            names.push(format!("{} {text}", entry.path().unwrap().display()).trim_end().to_owned());
         }
-        let found: Vec<(&str, &str)> = names.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-        assert_eq!(found, [("a/", ""), ("a/t.py", "print()"), ("link", "")]);
+        names.sort();
+        names
     }
 }

@@ -84,7 +84,7 @@ impl ProcessRunner {
     fn watch(&self, claim: &Claim) {
         let (claim, wake) = (claim.clone(), self.wake.clone());
         tokio::spawn(async move {
-            kernel::until_let_go(&claim.path.join(ALIVE)).await;
+            kernel::until_let_go(&claim.path.join(ALIVE), || is_kept(&claim)).await;
             // It lets go a moment before it is gone.
             while is_kept(&claim) {
                 sleep(PAUSE).await;
