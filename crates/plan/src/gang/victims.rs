@@ -30,6 +30,9 @@ pub struct Choice<'a, 'b> {
     pub now: i64,
 }
 
+/// Who may go: the rank, smaller first, the gang, its queue, and the unit if it is made already.
+type Candidate = ([i64; 5], GangId, usize, Option<Box<Unit>>);
+
 /// Units in the order in which they go: what a gang has above its minimum, then whole gangs; low priority first, then
 /// what loses least work. No more than the first `count_max`; whether those are all.
 pub fn units(choice: &Choice, ask: &Ask, cause: Cause, count_max: usize) -> (Vec<Unit>, bool) {
@@ -67,7 +70,7 @@ fn units_by(choice: &Choice, (ask, cause): (&Ask, Cause), verdict: &Verdict, cou
     };
     let reached: BTreeMap<(&str, &str), Option<(usize, i64, i64)>> =
         snapshot.standing.holding.keys().map(|pair| ((&*pair.0, &*pair.1), reach(pair))).collect();
-    let mut line: Vec<([i64; 5], GangId, usize, Option<Unit>)> = Vec::new();
+    let mut line: Vec<Candidate> = Vec::new();
     for (id, gang) in snapshot.gangs.iter() {
         let Some(group) = gang.group.as_ref().filter(|_| id != ask.id && !gang.allocated.is_empty()) else { continue };
         let Some((queue, own, share)) = reached.get(&(&*group.queue, &*group.class)).copied().flatten() else {
@@ -98,20 +101,35 @@ fn units_by(choice: &Choice, (ask, cause): (&Ask, Cause), verdict: &Verdict, cou
         own_units.sort_by(|a, b| name(snapshot, a).cmp(&name(snapshot, b)));
         for unit in own_units.into_iter().filter(|unit| !unit.is_core || may_be_whole) {
             let (cost, newest) = loss(choice, &mut unit.pods.iter().copied());
-            line.push(([i64::from(unit.is_core), own, -share, cost, -newest], id, queue, Some(unit)));
+            line.push(([i64::from(unit.is_core), own, -share, cost, -newest], id, queue, Some(Box::new(unit))));
         }
     }
     // Others go before the gang's own.
-    line.extend(own.into_iter().map(|unit| ([2, 0, 0, 0, 0], ask.id, ask.queue, Some(unit))));
-    // Equals stay in the order of their gangs' names and of their own.
-    line.sort_by_key(|(rank, ..)| *rank);
-    let is_all = line.len() <= count_max;
-    let whole = |id, queue| units_of(choice, (id, &snapshot.gangs[id], queue), &[]).pop();
-    let first = line.into_iter().take(count_max);
-    let units = first.filter_map(|(_, id, queue, unit)| unit.or_else(|| whole(id, queue))).collect();
+    line.extend(own.into_iter().map(|unit| ([2, 0, 0, 0, 0], ask.id, ask.queue, Some(Box::new(unit)))));
+    let (units, is_all) = first_units(choice, line, count_max);
     let units = within_budgets(choice.room, units);
     let units = if cause == Cause::Reclaim { within_shares(choice.ledger, units, &wanted) } else { units };
     (units, is_all)
+}
+
+/// The units that go first, and whether those are all.
+///
+/// Equals stay in the order of their gangs' names and of their own; of thousands only the first are put in order.
+fn first_units(choice: &Choice, mut line: Vec<Candidate>, count_max: usize) -> (Vec<Unit>, bool) {
+    let snapshot = choice.room.snapshot;
+    let mut order: Vec<([i64; 5], usize)> = line.iter().enumerate().map(|(at, (rank, ..))| (*rank, at)).collect();
+    let is_all = order.len() <= count_max;
+    if !is_all {
+        order.select_nth_unstable(count_max);
+        order.truncate(count_max);
+    }
+    order.sort_unstable();
+    let whole = |id, queue| units_of(choice, (id, &snapshot.gangs[id], queue), &[]).pop();
+    let unit = |(_, at): ([i64; 5], usize)| {
+        let (_, id, queue, unit) = &mut line[at];
+        unit.take().map(|unit| *unit).or_else(|| whole(*id, *queue))
+    };
+    (order.into_iter().filter_map(unit).collect(), is_all)
 }
 
 /// Pods of the gang itself that make room for more important ones of it and are not needed beside those (ACT-6b).
