@@ -76,7 +76,7 @@ impl Shell {
                 prepared
             }
         };
-        Ok(Attempt { key: key.to_owned(), item, prepared })
+        Ok(Attempt { key: key.to_owned(), item, prepared, credential: None })
     }
 
     /// Who runs it; nobody where it was refused.
@@ -195,7 +195,11 @@ impl Shell {
             }
             Deed::Submit => {
                 let Some(runner) = runner else { return Ok(()) };
-                let (begun, submitted) = tokio::join!(self.begin_run(attempt), runner.act(attempt, deed));
+                let submitted = async {
+                    let credential = Some(self.desk.credential(item, &self.bench.key).await?);
+                    runner.act(&Attempt { credential, ..attempt.clone() }, deed).await
+                };
+                let (begun, submitted) = tokio::join!(self.begin_run(attempt), submitted);
                 begun?;
                 submitted
             }
@@ -317,7 +321,7 @@ impl Shell {
     fn settle(&self, attempt: &Attempt) {
         attempt.prepared.recipe.iter().for_each(|recipe| self.builds.forget_failure(recipe));
         self.table.remove(&attempt.key);
-        self.consoles.settle(&attempt.key);
+        self.consoles.settle(attempt);
     }
 
     /// Tells people what it waits for and where it runs, when that has changed.
