@@ -37,6 +37,11 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// It was refused, and not only a connection to the cluster broken.
+    pub fn is_answer(&self) -> bool {
+        !matches!(self, Failure::Cluster(error) if !matches!(&**error, kube::Error::Api(_)))
+    }
+
     /// What was asked for is not there any more.
     pub fn is_gone(&self) -> bool {
         match self {

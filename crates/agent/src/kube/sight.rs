@@ -6,9 +6,10 @@ use crate::runner::{Sight, Tails};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use volley_api::kube::{text, time};
+use volley_plan::agent::failure;
 use volley_plan::agent::life::Workload;
 use volley_plan::agent::state::{self, State};
-use volley_plan::agent::{failure, trouble};
+use volley_plan::agent::trouble::{self, Trouble};
 use volley_plan::launch::label;
 use volley_plan::logs::ranks;
 
@@ -51,10 +52,16 @@ pub fn of(around: &Around, attempt: &Attempt, tails: Tails<'_>) -> Sight {
         has_older: !older(around, attempt).is_empty(),
         pods: around.pods.iter().filter(|pod| !is_auxiliary(pod)).filter(|pod| !has_ended(pod)).count(),
         has_helpers: !around.helpers.is_empty(),
-        trouble: trouble::find(&seen, now).into_iter().next(),
+        trouble: trouble::find(&seen, now).into_iter().next().map(|trouble| spoken(trouble, tails)),
         exit_code: failure::exit_code(&pods),
         place: object.map(|object| place(object, &pods)).unwrap_or_default(),
     }
+}
+
+/// With the last lines of what crashes.
+fn spoken(trouble: Trouble, tails: Tails<'_>) -> Trouble {
+    let last_lines = trouble.speaker.as_ref().map(|(pod, container)| tails(pod, container)).unwrap_or_default();
+    Trouble { last_lines, ..trouble }
 }
 
 fn workload(object: &Value, around: &Around, attempt: &Attempt, pods: &[Value], tails: Tails<'_>) -> Workload {
