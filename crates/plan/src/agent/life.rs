@@ -4,6 +4,7 @@
 //! the name that belongs to the attempt. A workload carries our finalizer from its creation until its end has been told,
 //! so an absent workload of a claimed item was never submitted.
 
+use super::failure::with_last_lines;
 use super::state::State;
 use super::trouble::Trouble;
 use jiff::{SignedDuration, Timestamp};
@@ -284,7 +285,10 @@ fn going_on(seen: &Seen, workload: &Workload, timers: &Timers, now: Timestamp) -
     let is_late = timers.start.is_some_and(|limit| is_starting && now.duration_since(workload.since) >= limit);
     let may_wait = seen.trouble.as_ref().is_some_and(|trouble| trouble.cause.grace().is_none());
     let verdict = match &seen.trouble {
-        Some(trouble) if trouble.is_past_grace(now) => Some(format!("{}: {}", trouble.cause.name(), trouble.message)),
+        Some(trouble) if trouble.is_past_grace(now) => {
+            let told = format!("{}: {}", trouble.cause.name(), trouble.message);
+            Some(with_last_lines(told, &trouble.last_lines))
+        }
         _ if is_late && !may_wait => Some(match &seen.trouble {
             Some(trouble) => format!("it did not start in time: {}", trouble.message),
             None => "it did not start in time".to_owned(),
