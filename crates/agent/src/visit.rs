@@ -302,8 +302,9 @@ impl Shell {
         if let (Some(runner), true) = (runner, sight.workload.is_some()) {
             self.consoles.drain(attempt, runner).await?;
         }
+        let is_of_workload = |reason: &String| sight.workload.as_ref().is_some_and(|it| it.failure.as_ref() == Some(reason));
         let end = match (end, runner) {
-            (End::Failed { stage: Stage::Run, reason }, Some(runner)) => {
+            (End::Failed { stage: Stage::Run, reason }, Some(runner)) if is_of_workload(&reason) => {
                 // With the last lines, which have come since.
                 let seen = runner.observe(attempt, &|pod, name| self.consoles.tail(attempt, pod, name));
                 let reason = seen.workload.and_then(|workload| workload.failure).unwrap_or(reason);
