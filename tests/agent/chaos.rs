@@ -11,7 +11,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 use volley_client::items::Item;
 
-const ITEMS_DEFAULT: usize = 60;
+const ITEMS_DEFAULT: usize = 40;
 /// Nobody is killed for longer than this without any item having ended in between.
 const LULL_MAX: Duration = Duration::from_secs(10);
 pub const KINDS: [&str; 3] = ["jobs", "gangs", "torch"];

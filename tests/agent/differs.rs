@@ -30,12 +30,15 @@ const LONG: &str = "echo up; while :; do sleep 0.05; done";
 // K-76, K-77, K-28, L-11
 #[test]
 fn a_launch_that_cannot_run_says_why_and_one_that_is_deleted_says_so() {
-    let broken = json!({ "image": "127.0.0.1:1/no/such:image", "imagePullPolicy": "Always" });
     let mut unknown = job(json!({ "image": "${image_uri}" }));
     unknown["spec"]["template"]["spec"]["restartPolicies"] = json!("Never");
-    let site =
-        site(&[("broken", job(broken)), ("unknown", unknown), ("fine", job(json!({ "image": "${image_uri}" })))]);
-    let spec = json!({ "docker": null, "overrides": { "entry_point": ["true"] } });
+    let site = site(&[
+        ("broken", job(json!({ "image": "${image_uri}", "imagePullPolicy": "Always" }))),
+        ("unknown", unknown),
+        ("fine", job(json!({ "image": "${image_uri}" }))),
+    ]);
+    let spec =
+        json!({ "docker": { "docker_image": "127.0.0.1:1/no/such:image" }, "overrides": { "entry_point": ["true"] } });
     let waiting = site.submit_with("broken", "broken", &spec);
     let item = site.until_item(&waiting, "it says what it waits for", |item| item.waiting.is_some());
     assert!(item.waiting.as_ref().unwrap().contains("cannot get its image"), "{item:#?}");

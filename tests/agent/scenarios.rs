@@ -68,8 +68,7 @@ fn evicted_work_is_tried_again_as_the_same_run_and_fails_after_the_last_attempt(
     make_queues(&site);
     let url = site.client.url().to_owned();
     site.add_agent(&KINDS, &url);
-    let script =
-        "echo attempt $VOLLEY_ATTEMPT resume ${WANDB_RESUME:-never} of $WANDB_RUN_ID; trap 'exit 143' TERM; while :; do sleep 0.05; done";
+    let script = "echo attempt $VOLLEY_ATTEMPT resume ${WANDB_RESUME:-never} of $WANDB_RUN_ID; trap 'exit 143' TERM; while :; do sleep 0.05; done";
     let id = site.submit("jobs", "evicted", script);
     let (mut names, mut runs) = (Vec::new(), Vec::new());
     for attempt in 1..=6 {

@@ -69,6 +69,8 @@ pub struct Sight {
     pub has_older: bool,
     /// Pods of any attempt that still run or wait.
     pub pods: usize,
+    /// Of these, pods that nobody takes away although their workload is being deleted.
+    pub strays: usize,
     pub has_helpers: bool,
     pub trouble: Option<Trouble>,
     /// Of the first that failed, or 0 where all went well.

@@ -302,7 +302,8 @@ impl Shell {
         if let (Some(runner), true) = (runner, sight.workload.is_some()) {
             self.consoles.drain(attempt, runner).await?;
         }
-        let is_of_workload = |reason: &String| sight.workload.as_ref().is_some_and(|it| it.failure.as_ref() == Some(reason));
+        let is_of_workload =
+            |reason: &String| sight.workload.as_ref().is_some_and(|it| it.failure.as_ref() == Some(reason));
         let end = match (end, runner) {
             (End::Failed { stage: Stage::Run, reason }, Some(runner)) if is_of_workload(&reason) => {
                 // With the last lines, which have come since.
@@ -376,6 +377,7 @@ fn seen(item: &Item, sight: &Sight, refusal: Option<String>, image: Image) -> Se
         workload: sight.workload.clone(),
         has_older: sight.has_older,
         pods: sight.pods,
+        strays: sight.strays,
         has_helpers: sight.has_helpers,
         trouble: sight.trouble.clone(),
         lacks_run: false,

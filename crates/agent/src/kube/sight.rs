@@ -15,6 +15,8 @@ use volley_plan::logs::ranks;
 
 /// Why we take a workload away, written on it.
 pub const VERDICT: &str = "volley.dev/verdict";
+/// Held until the garbage collector has taken what it owns.
+const FOREGROUND: &str = "foregroundDeletion";
 const GPU: &str = "nvidia.com/gpu";
 
 /// The workload of the attempt.
@@ -41,6 +43,13 @@ pub fn is_held(object: &Value) -> bool {
     object["metadata"]["finalizers"].as_array().is_some_and(|all| all.iter().any(|each| each == label::FINALIZER))
 }
 
+/// It is being deleted, and its pods are not: our finalizer keeps it, and it keeps them.
+pub fn is_deleted_alone(object: &Value) -> bool {
+    let finalizers = object["metadata"]["finalizers"].as_array();
+    let takes_its_pods = finalizers.is_some_and(|all| all.iter().any(|each| each == FOREGROUND));
+    object["metadata"]["deletionTimestamp"].is_string() && !takes_its_pods
+}
+
 pub fn of(around: &Around, attempt: &Attempt, tails: Tails<'_>) -> Sight {
     let now = Timestamp::now();
     let pods: Vec<Value> = own_pods(around, attempt).cloned().collect();
@@ -50,6 +59,9 @@ pub fn of(around: &Around, attempt: &Attempt, tails: Tails<'_>) -> Sight {
     Sight {
         workload: object.map(|object| workload(object, around, attempt, &pods, tails)),
         has_older: !older(around, attempt).is_empty(),
+        strays: object
+            .filter(|object| is_deleted_alone(object))
+            .map_or(0, |_| pods.iter().filter(|pod| !has_ended(pod)).count()),
         pods: around.pods.iter().filter(|pod| !is_auxiliary(pod)).filter(|pod| !has_ended(pod)).count(),
         has_helpers: !around.helpers.is_empty(),
         trouble: trouble::find(&seen, now).into_iter().next().map(|trouble| spoken(trouble, tails)),

@@ -72,6 +72,9 @@ pub struct Seen {
     pub has_older: bool,
     /// Pods of any attempt that still run or wait.
     pub pods: usize,
+    /// Of these, pods that nobody takes away although their workload is being deleted: somebody deleted it without them,
+    /// and it waits for us.
+    pub strays: usize,
     /// Secrets or services of the item are there.
     pub has_helpers: bool,
     pub trouble: Option<Trouble>,
@@ -197,7 +200,7 @@ fn stop(seen: &Seen) -> Plan {
         return clear_older(seen).unwrap_or_default();
     }
     match &seen.workload {
-        Some(workload) if !workload.is_being_deleted => Plan::of([Deed::Delete]),
+        Some(workload) if !workload.is_being_deleted || seen.strays > 0 => Plan::of([Deed::Delete]),
         _ if seen.pods > 0 => Plan::wait(format!("{} pods are stopping", seen.pods)),
         Some(_) => Plan::of([Deed::Stopped, Deed::Release, Deed::Sweep]),
         None if seen.image == Image::Building => Plan::of([Deed::CancelBuild, Deed::Stopped, Deed::Sweep]),
@@ -265,6 +268,9 @@ fn preempted(seen: &Seen) -> Plan {
 
 /// Gone by our own verdict, by the cluster's, or by somebody's hand.
 fn deleted(seen: &Seen, workload: &Workload) -> Plan {
+    if seen.strays > 0 {
+        return Plan::of([Deed::Delete]);
+    }
     if seen.pods > 0 {
         return Plan::wait(format!("{} pods are stopping", seen.pods));
     }

@@ -15,6 +15,7 @@ fn claimed() -> Seen {
         workload: None,
         has_older: false,
         pods: 0,
+        strays: 0,
         has_helpers: false,
         trouble: None,
         lacks_run: false,
@@ -62,6 +63,18 @@ fn a_crash_loop_is_ended_with_what_was_said_last() {
 
 fn fail(stage: Stage, reason: &str) -> Deed {
     Deed::Fail { stage, reason: reason.to_owned() }
+}
+
+// K-77, L-31
+#[test]
+fn pods_that_were_left_by_who_deleted_their_workload_are_taken_away() {
+    let mut seen = running(State::Running);
+    seen.workload = Some(Workload { is_being_deleted: true, ..workload(State::Running) });
+    assert_eq!(deeds(&seen, 0), [], "they are going");
+    seen.strays = 1;
+    assert_eq!(deeds(&seen, 0), [Deed::Delete]);
+    seen.item.is_stop_asked = true;
+    assert_eq!(deeds(&seen, 0), [Deed::Delete]);
 }
 
 // L-2, L-4, A-22
