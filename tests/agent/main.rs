@@ -18,6 +18,7 @@ mod traces;
 mod world;
 
 mod launch;
+mod site;
 
 mod jobs;
 mod agents;
@@ -29,3 +30,9 @@ mod seed_000;
 mod seed_001;
 mod seed_002;
 mod wandb;
+mod chaos;
+mod outage;
+mod named;
+mod differs;
+mod scenarios;
+mod secrets;

@@ -5,14 +5,14 @@ use crate::support::Engine;
 use crate::world::{PROJECT, TEAM, World, rest, text};
 use serde_json::{Value, json};
 
-struct Desk {
-    world: World,
-    agent: String,
+pub struct Desk {
+    pub world: World,
+    pub agent: String,
 }
 
 impl Desk {
     /// An empty queue `work` of the team, and an agent for it.
-    fn new(engine: Engine) -> Desk {
+    pub fn new(engine: Engine) -> Desk {
         let world = World::new(engine);
         let mut desk = Desk { world, agent: String::new() };
         desk.graphql(&format!(
@@ -40,13 +40,13 @@ impl Desk {
         text(&made["createLaunchAgent"]["launchAgentId"])
     }
 
-    fn graphql(&self, query: &str) -> Value {
+    pub fn graphql(&self, query: &str) -> Value {
         let answer = graphql(&self.world.running, &self.world.olga, query);
         assert_eq!(answer.status, 200, "{query}: {}", answer.body);
         answer.json()["data"].clone()
     }
 
-    fn push(&self, n: i64) -> String {
+    pub fn push(&self, n: i64) -> String {
         let pushed = self.graphql(&format!(
             r#"mutation {{ pushToRunQueueByName(input: {{entityName: "{TEAM}", projectName: "{PROJECT}", queueName: "work",
             runSpec: "{{\"project\":\"p\",\"name\":\"mine\"}}", templateVariableValues: "{{\"n\":{n}}}"}})
@@ -55,27 +55,27 @@ impl Desk {
         text(&pushed["pushToRunQueueByName"]["runQueueItemId"])
     }
 
-    fn rest(&self, head: &str, body: Value) -> Value {
+    pub fn rest(&self, head: &str, body: Value) -> Value {
         rest(&self.world.running, &self.world.olga, &head.replace('=', "%3D"), body)
     }
 
-    fn take(&self, limit: usize) -> Vec<Value> {
+    pub fn take(&self, limit: usize) -> Vec<Value> {
         let taken =
             self.rest(&format!("POST /api/v1/agents/{}/take", self.agent), json!({ "queue": "work", "limit": limit }));
         taken.as_array().expect("items").clone()
     }
 
     /// Whether the agent may still speak for the item.
-    fn tell(&self, lease: &str, deed: &str, body: Value) -> bool {
+    pub fn tell(&self, lease: &str, deed: &str, body: Value) -> bool {
         let told = self.rest(&format!("POST /api/v1/items/{lease}/{deed}"), body);
         told["ok"].as_bool().expect("an answer")
     }
 
-    fn acknowledge(&self, lease: &str, run: &str) -> bool {
+    pub fn acknowledge(&self, lease: &str, run: &str) -> bool {
         self.tell(lease, "acknowledge", json!({ "run": { "project": "p", "name": run }, "agent": self.agent }))
     }
 
-    fn item(&self, id: &str) -> Value {
+    pub fn item(&self, id: &str) -> Value {
         self.rest(&format!("GET /api/v1/items/{id}"), json!({}))
     }
 
@@ -89,7 +89,7 @@ impl Desk {
     }
 }
 
-const ENGINES: [Engine; 2] = [Engine::Sqlite, Engine::Postgres];
+pub const ENGINES: [Engine; 2] = [Engine::Sqlite, Engine::Postgres];
 
 #[test]
 fn an_agent_takes_many_at_once_and_gets_what_it_renders_from() {

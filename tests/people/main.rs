@@ -20,4 +20,5 @@ mod sql;
 #[path = "../wandb/support.rs"]
 #[expect(dead_code, reason = "shared with the tests of W&B's clients, which use all of it")]
 mod support;
+mod tokens;
 mod world;

@@ -21,7 +21,7 @@ use volley_plan::launch::{self, Refusal, Submission, job, names, registries, wal
 pub struct Bench {
     pub client: Client,
     pub station: Station,
-    /// The credential that workloads get.
+    /// The credential that workloads get of a server that makes none for them.
     pub key: String,
     /// What code runs in, and what fetches it.
     pub bases: job::Bases,
@@ -37,7 +37,6 @@ pub struct Prepared {
     /// How its image is made, before it runs.
     pub recipe: Option<Recipe>,
     pub submission: Result<Submission, String>,
-    key: String,
     /// What the pull secret holds.
     pull: Option<String>,
     /// Several containers write to its console, so that lines say whose they are.
@@ -49,6 +48,8 @@ pub struct Attempt {
     pub key: String,
     pub item: Item,
     pub prepared: Arc<Prepared>,
+    /// What the workload is known to the server by; there when it is submitted.
+    pub credential: Option<String>,
 }
 
 impl Attempt {
@@ -69,7 +70,7 @@ impl Attempt {
 
     fn held(&self, value: &SecretValue) -> Result<String, Failure> {
         match value {
-            SecretValue::ApiKey => Ok(self.prepared.key.clone()),
+            SecretValue::ApiKey => self.credential.clone().ok_or(Failure::Lost),
             SecretValue::Text(text) => Ok(text.clone()),
             SecretValue::Named(name) => Err(Failure::Refused(format!(
                 "secret `{name}` of team `{}` is not known; hint: put it into a Secret of the cluster, and refer to that in the queue's config",
@@ -112,19 +113,16 @@ impl Bench {
             project: spec.project.clone(),
             name: run_id.clone(),
         });
-        let own_key = item.spec["_wandb_api_key"].as_str().filter(|key| !key.is_empty());
-        let key = own_key.unwrap_or(&self.key).to_owned();
-        let refused = |refusals: Vec<Refusal>, run: Run, key: String| Prepared {
+        let refused = |refusals: Vec<Refusal>, run: Run| Prepared {
             run,
             order: None,
             recipe: None,
             submission: Err(told(&refusals)),
-            key,
             pull: None,
             is_plural: false,
         };
         if !refusals.is_empty() {
-            return Ok(refused(refusals, run, key));
+            return Ok(refused(refusals, run));
         }
         let template = item.template.as_ref();
         let ticket = Ticket {
@@ -139,7 +137,7 @@ impl Bench {
         let mut order = Order::new(ticket, spec, &item.spec);
         let recipe = match self.add_job(&mut order).await? {
             Ok(recipe) => recipe,
-            Err(refusal) => return Ok(refused(vec![refusal], run, key)),
+            Err(refusal) => return Ok(refused(vec![refusal], run)),
         };
         let pull = registries::pull_config(&self.docker, &order);
         let station = Station { has_registry_credentials: pull.is_some(), ..self.station.clone() };
@@ -150,7 +148,6 @@ impl Bench {
             order: Some(order),
             recipe,
             submission: submission.map_err(|refusals| told(&refusals)),
-            key,
             pull,
             is_plural,
         })

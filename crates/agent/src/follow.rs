@@ -106,8 +106,9 @@ impl Shell {
         let items = self.desk.items().await?;
         let is_ours = |item: &crate::item::Item| {
             let is_held = item.is_open() && (item.is_mine || item.is_orphaned);
-            // Others may have left something in the cluster or on this machine: an attempt before, or what was settled but not let go.
-            let is_left = |key: &str| self.kube.has(key) || self.process.has(key);
+            // Something may be left: of others an attempt before, or what was settled but not let go; of this agent, from
+            // before it was killed, lines that the server lacks.
+            let is_left = |key: &str| self.kube.has(key) || self.process.has(key) || self.consoles.has_left(key);
             self.table.get(&item.key()).is_some() || is_held || (!item.is_open() && is_left(&item.key()))
         };
         let items = items.into_iter().filter(is_ours).collect();

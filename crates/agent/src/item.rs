@@ -12,6 +12,7 @@ use std::sync::Arc;
 use volley_client::items::Run;
 use volley_plan::agent::life::{self, Standing};
 use volley_plan::launch::names;
+use volley_plan::queue::spec::is_scheduler;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Item {
@@ -76,7 +77,7 @@ impl Item {
 
     /// Runs a sweep's scheduler, which is counted by itself.
     pub fn is_scheduler(&self) -> bool {
-        self.spec["uri"].as_str().is_some_and(|uri| uri.contains("placeholder-uri-scheduler"))
+        is_scheduler(&self.spec)
     }
 }
 

@@ -63,6 +63,8 @@ const BASE_IMAGE: &str = "python:3.12-slim";
 const WORK: &str = "work";
 /// Beside it: what images are built of, while they are.
 const BUILDS: &str = "builds";
+/// Between two tries to reach the server at the start.
+const RETRY: Duration = Duration::from_secs(1);
 /// The last word to the server does not keep the process.
 const GOODBYE_MAX: Duration = Duration::from_secs(2);
 
@@ -71,7 +73,7 @@ pub struct Options {
     pub config: Config,
     pub wanted: Wanted,
     pub client: Client,
-    /// The credential that workloads get, unless their spec brings one.
+    /// By which the server knows the agent. Workloads get it only of a server that makes no credentials of their own.
     pub key: String,
     /// What workloads call the server.
     pub workload_url: String,
@@ -107,10 +109,24 @@ pub enum AgentError {
     Begin(#[source] Failure),
 }
 
+impl AgentError {
+    /// Trying again may help.
+    fn is_passing(&self) -> bool {
+        match self {
+            AgentError::Server(error) | AgentError::Begin(Failure::Server(error)) => error.is_passing(),
+            AgentError::Begin(_) | AgentError::Folder { .. } | AgentError::NoQueue { .. } => false,
+        }
+    }
+}
+
 /// Serves its queues until `stop`, or until it is stopped on the server. What runs goes on without it.
 pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AgentError> {
     let health = options.health.clone();
-    let shell = Arc::new(begin(options).await?);
+    let begun = tokio::select! {
+        () = stop.cancelled() => return Ok(()),
+        begun = begin(options) => begun?,
+    };
+    let shell = Arc::new(begun);
     tracing::info!(agent = shell.agent, entity = shell.entity, queues = ?shell.wanted.told(), "serves its queues");
     tokio::select! {
         () = stop.cancelled() => (),
@@ -133,7 +149,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AgentE
 async fn begin(options: Options) -> Result<Shell, AgentError> {
     let failed = |source| AgentError::Folder { path: options.folder.clone(), source };
     let folder = Folder::claim(&options.folder).map_err(failed)?;
-    let (identity, queues) = identify(&options, &folder).await?;
+    let ((identity, queues), desk) = meet(&options, &folder).await?;
     let Options { config, wanted, client, key, workload_url, cluster, makes_namespaces, health, .. } = options;
     let keys: Arc<Queue<Key>> = Arc::default();
     let table: Arc<Table> = Arc::default();
@@ -150,7 +166,6 @@ async fn begin(options: Options) -> Result<Shell, AgentError> {
     let builds = Builds::new(client.clone(), options.folder.join(BUILDS), wake.clone());
     let container = ContainerRunner::new(claims, wake.clone(), client.clone(), grace);
     let terms = Terms { wake, namespace: config.namespace.clone(), makes_namespaces };
-    let desk = Desk::open(&client, &identity.agent, &identity.entity, &folder.path).await.map_err(AgentError::Begin)?;
     let consoles = Consoles::new(&folder.path.join("logs"), client.clone(), on_stop);
     let consoles = consoles.map_err(|source| AgentError::Folder { path: folder.path.clone(), source })?;
     let station = station(&config, &identity.agent, workload_url, options.environment);
@@ -189,6 +204,32 @@ fn builder(config: &config::Builder) -> Builder {
     }
 }
 
+/// Who the agent is on the server, and the queues that it serves there.
+type Known = (Identity, Vec<Served>);
+
+/// Finds out who it is on the server, and which sort of server that is. One that does not answer is waited for.
+async fn meet(options: &Options, folder: &Folder) -> Result<(Known, Desk), AgentError> {
+    let mut is_first = true;
+    loop {
+        let met = async {
+            let known = identify(options, folder).await?;
+            let desk = Desk::open(&options.client, &known.0.agent, &known.0.entity, &folder.path).await;
+            Ok::<_, AgentError>((known, desk.map_err(AgentError::Begin)?))
+        };
+        match met.await {
+            Err(error) if error.is_passing() => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+                if std::mem::take(&mut is_first) {
+                    tracing::warn!(url = options.client.url(), cause, "the server does not answer yet; will try again");
+                }
+                options.health.set(Stage::Troubled(cause));
+                tokio::time::sleep(RETRY).await;
+            }
+            met => return met,
+        }
+    }
+}
+
 fn station(config: &Config, agent: &str, url: String, environment: BTreeMap<String, String>) -> Station {
     Station {
         agent: agent.to_owned(),
@@ -206,7 +247,7 @@ fn station(config: &Config, agent: &str, url: String, environment: BTreeMap<Stri
 }
 
 /// The agent that ran here last, if it served the same queues and the server still knows it; else a new one.
-async fn identify(options: &Options, folder: &Folder) -> Result<(Identity, Vec<Served>), AgentError> {
+async fn identify(options: &Options, folder: &Folder) -> Result<Known, AgentError> {
     let client = &options.client;
     let (_, own) = client.viewer().await.map_err(AgentError::Server)?;
     let entity = options.config.entity.clone().unwrap_or(own);

@@ -37,6 +37,11 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// It was refused, and not only a connection to the cluster broken.
+    pub fn is_answer(&self) -> bool {
+        !matches!(self, Failure::Cluster(error) if !matches!(&**error, kube::Error::Api(_)))
+    }
+
     /// What was asked for is not there any more.
     pub fn is_gone(&self) -> bool {
         match self {
@@ -64,6 +69,8 @@ pub struct Sight {
     pub has_older: bool,
     /// Pods of any attempt that still run or wait.
     pub pods: usize,
+    /// Of these, pods that nobody takes away although their workload is being deleted.
+    pub strays: usize,
     pub has_helpers: bool,
     pub trouble: Option<Trouble>,
     /// Of the first that failed, or 0 where all went well.

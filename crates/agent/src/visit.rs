@@ -76,7 +76,7 @@ impl Shell {
                 prepared
             }
         };
-        Ok(Attempt { key: key.to_owned(), item, prepared })
+        Ok(Attempt { key: key.to_owned(), item, prepared, credential: None })
     }
 
     /// Who runs it; nobody where it was refused.
@@ -195,7 +195,11 @@ impl Shell {
             }
             Deed::Submit => {
                 let Some(runner) = runner else { return Ok(()) };
-                let (begun, submitted) = tokio::join!(self.begin_run(attempt), runner.act(attempt, deed));
+                let submitted = async {
+                    let credential = Some(self.desk.credential(item, &self.bench.key).await?);
+                    runner.act(&Attempt { credential, ..attempt.clone() }, deed).await
+                };
+                let (begun, submitted) = tokio::join!(self.begin_run(attempt), submitted);
                 begun?;
                 submitted
             }
@@ -298,8 +302,10 @@ impl Shell {
         if let (Some(runner), true) = (runner, sight.workload.is_some()) {
             self.consoles.drain(attempt, runner).await?;
         }
+        let is_of_workload =
+            |reason: &String| sight.workload.as_ref().is_some_and(|it| it.failure.as_ref() == Some(reason));
         let end = match (end, runner) {
-            (End::Failed { stage: Stage::Run, reason }, Some(runner)) => {
+            (End::Failed { stage: Stage::Run, reason }, Some(runner)) if is_of_workload(&reason) => {
                 // With the last lines, which have come since.
                 let seen = runner.observe(attempt, &|pod, name| self.consoles.tail(attempt, pod, name));
                 let reason = seen.workload.and_then(|workload| workload.failure).unwrap_or(reason);
@@ -317,7 +323,7 @@ impl Shell {
     fn settle(&self, attempt: &Attempt) {
         attempt.prepared.recipe.iter().for_each(|recipe| self.builds.forget_failure(recipe));
         self.table.remove(&attempt.key);
-        self.consoles.settle(&attempt.key);
+        self.consoles.settle(attempt);
     }
 
     /// Tells people what it waits for and where it runs, when that has changed.
@@ -371,6 +377,7 @@ fn seen(item: &Item, sight: &Sight, refusal: Option<String>, image: Image) -> Se
         workload: sight.workload.clone(),
         has_older: sight.has_older,
         pods: sight.pods,
+        strays: sight.strays,
         has_helpers: sight.has_helpers,
         trouble: sight.trouble.clone(),
         lacks_run: false,

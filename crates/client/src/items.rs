@@ -157,6 +157,12 @@ impl Client {
         self.put(&format!("/api/v1/agents/{}/cluster", part(agent)), &body).await.map(drop)
     }
 
+    /// A credential for the item's run, to be given to its workload; nothing when the item is no longer this agent's.
+    pub async fn run_token(&self, lease: &str) -> Result<Option<String>> {
+        let told = self.post(&format!("/api/v1/items/{}/token", part(lease)), &json!({})).await?;
+        Ok(told["token"].as_str().map(str::to_owned))
+    }
+
     /// Starts on an item under a run's name, which is made; whether it is still this agent's.
     pub async fn acknowledge_item(&self, lease: &str, agent: &str, project: Option<&str>, run: &str) -> Result<bool> {
         let body = json!({ "run": { "project": project, "name": run }, "agent": agent });

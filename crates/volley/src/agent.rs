@@ -8,6 +8,7 @@ use crate::remote::{Login, Remote};
 use crate::target::TargetArgs;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -61,6 +62,7 @@ pub struct AgentVerb {
 impl AgentVerb {
     pub fn run(self, global: &Global, home: &Home) -> Result<ExitCode> {
         logging::start(global)?;
+        leave_no_core();
         let environment: BTreeMap<String, String> = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
@@ -136,6 +138,14 @@ impl AgentVerb {
             () = stopping => ended.cancel(),
         }
         running.await.map_err(|error| anyhow!(error))
+    }
+}
+
+/// Lets this process leave no core when it dies, and nobody else's debugger in: it holds keys. What it starts is not
+/// affected.
+pub fn leave_no_core() {
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        tracing::warn!(%error, "a core of this process would hold its keys");
     }
 }
 

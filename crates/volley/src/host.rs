@@ -9,6 +9,7 @@ pub mod operator;
 pub mod running;
 pub mod server;
 
+use crate::agent::leave_no_core;
 use crate::cli::Global;
 use crate::control;
 use crate::down::GRACE_DEFAULT_S;
@@ -101,6 +102,9 @@ pub fn alone<T>(home: &Home, work: impl Future<Output = Result<T>>) -> Result<T>
 /// Runs until a signal or `volley down`; `tell` is called once, when clients are answered.
 pub fn run(global: &Global, home: &Home, start: Start<'_>, tell: impl FnOnce(&Ready) -> Result<()>) -> Result<()> {
     logging::start(global)?;
+    if start.has_server {
+        leave_no_core();
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKER_THREADS).enable_all().build()?;
     let result = runtime.block_on(host(home, start, tell));
     if let Err(error) = &result {

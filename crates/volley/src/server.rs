@@ -1,5 +1,6 @@
 //! `volley server`: the control plane in the foreground, for service managers and containers.
 
+use crate::agent::leave_no_core;
 use crate::cli::Global;
 use crate::home::Home;
 use crate::logging;
@@ -106,6 +107,7 @@ impl ServerVerb {
         }
         home.create()?;
         logging::start(global)?;
+        leave_no_core();
         let runtime = tokio::runtime::Runtime::new().context("failed to start the runtime")?;
         runtime.block_on(self.serve(home))?;
         Ok(ExitCode::SUCCESS)

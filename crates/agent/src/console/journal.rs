@@ -1,7 +1,8 @@
 //! The lines of one item's logs on disk, in the order in which they came, and how many of them the server has.
 //!
 //! They wait here while the server is away, and after a restart of the agent they say where each log goes on. A line is
-//! one record; a source is named before its first line. What a crash cut off at the end is read again from the pod.
+//! one record; a source is named before its first line. What a crash cut off at the end is read again from the pod. The
+//! server counts the lines of each source by themselves, so another agent that reads the same logs adds none twice.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
@@ -31,6 +32,9 @@ enum Record {
         last: String,
         same: usize,
         is_read: bool,
+        /// Of these, all that came before the file begins were sent.
+        #[serde(default)]
+        lines: u64,
     },
     Base(u64),
     Line(usize, String, String),
@@ -51,6 +55,8 @@ pub struct Position {
     pub same: usize,
     pub is_read: bool,
     pub tail: VecDeque<String>,
+    /// How many of its lines the server has.
+    sent: u64,
 }
 
 pub struct Journal {
@@ -71,12 +77,20 @@ struct Sent {
     bytes: u64,
 }
 
-/// Lines to send.
+/// Lines to send, by their sources.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Batch {
+    pub parts: BTreeMap<usize, Part>,
+    lines: u64,
+    bytes: u64,
+}
+
+/// Lines of one source, and how many of it came before them.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Part {
+    pub run: Run,
     pub offset: u64,
     pub lines: Vec<String>,
-    bytes: u64,
 }
 
 impl Journal {
@@ -100,6 +114,7 @@ impl Journal {
         let mut reader = BufReader::new(File::open(&self.path)?);
         let mut text = String::new();
         let mut base = Sent::default();
+        let sent = self.read_sent().unwrap_or_default();
         loop {
             text.clear();
             // A line that is no text was cut off by a crash, as one without an end was.
@@ -110,21 +125,37 @@ impl Journal {
                 self.lines = *lines;
                 base = Sent { lines: *lines, bytes: self.bytes };
             } else {
+                if let Record::Line(number, ..) = &record
+                    && self.bytes <= sent.bytes
+                    && let Some(source) = self.sources.get_mut(*number)
+                {
+                    source.sent += 1;
+                }
                 self.take(record);
             }
         }
         self.file.set_len(self.bytes)?;
-        self.sent =
-            self.read_sent().filter(|sent| sent.lines <= self.lines && sent.bytes <= self.bytes).unwrap_or(base);
+        // What is said to be sent is of the file before, when a crash came between the two.
+        let is_of_this = sent.lines >= base.lines && sent.lines <= self.lines && sent.bytes <= self.bytes;
+        self.sent = if is_of_this { sent } else { base };
         Ok(())
     }
 
     fn take(&mut self, record: Record) {
         match record {
-            Record::Source { number: _, uid, container, restarts, pod, label, last, same, is_read } => {
+            Record::Source { number: _, uid, container, restarts, pod, label, last, same, is_read, lines } => {
                 let run = Run { pod_uid: uid, container, restarts };
                 self.numbers.insert(run.clone(), self.sources.len());
-                self.sources.push(Position { run, pod, label, last, same, is_read, tail: VecDeque::new() });
+                self.sources.push(Position {
+                    run,
+                    pod,
+                    label,
+                    last,
+                    same,
+                    is_read,
+                    tail: VecDeque::new(),
+                    sent: lines,
+                });
             }
             Record::Base(lines) => self.lines = lines,
             Record::End(number) => {
@@ -181,6 +212,7 @@ impl Journal {
             last: String::new(),
             same: 0,
             is_read: false,
+            lines: 0,
         })?;
         Ok(number)
     }
@@ -222,7 +254,7 @@ impl Journal {
         bytes_max: usize,
         word: impl Fn(&Position, &str, &str) -> String,
     ) -> io::Result<Batch> {
-        let mut batch = Batch { offset: self.sent.lines, bytes: self.sent.bytes, ..Batch::default() };
+        let mut batch = Batch { lines: self.sent.lines, bytes: self.sent.bytes, ..Batch::default() };
         if self.is_sent() {
             return Ok(batch);
         }
@@ -230,15 +262,23 @@ impl Journal {
         file.seek(SeekFrom::Start(self.sent.bytes))?;
         let mut reader = BufReader::new(file.take(self.bytes - self.sent.bytes));
         let (mut text, mut size) = (String::new(), 0);
-        while batch.lines.len() < lines_max && size < bytes_max {
+        let end = self.sent.lines + lines_max as u64;
+        while batch.lines < end && size < bytes_max {
             text.clear();
             let length = reader.read_line(&mut text)?;
             let Ok(record) = serde_json::from_str(text.trim_end_matches('\n')) else { break };
             batch.bytes += length as u64;
             if let Record::Line(number, time, text) = record {
-                let line = self.sources.get(number).map_or(text.clone(), |source| word(source, &time, &text));
+                batch.lines += 1;
+                let Some(source) = self.sources.get(number) else { continue };
+                let line = word(source, &time, &text);
                 size += line.len();
-                batch.lines.push(line);
+                let part = batch.parts.entry(number).or_insert_with(|| Part {
+                    run: source.run.clone(),
+                    offset: source.sent,
+                    lines: Vec::new(),
+                });
+                part.lines.push(line);
             }
         }
         Ok(batch)
@@ -246,7 +286,12 @@ impl Journal {
 
     /// The server has this batch.
     pub fn note_sent(&mut self, batch: &Batch) -> io::Result<()> {
-        self.sent = Sent { lines: batch.offset + batch.lines.len() as u64, bytes: batch.bytes };
+        self.sent = Sent { lines: batch.lines, bytes: batch.bytes };
+        for (number, part) in &batch.parts {
+            if let Some(source) = self.sources.get_mut(*number) {
+                source.sent = part.offset + part.lines.len() as u64;
+            }
+        }
         if self.is_sent() && self.bytes > COMPACT_FROM {
             self.compact()?;
         }
@@ -258,9 +303,9 @@ impl Journal {
         let new = self.path.with_extension("new");
         let mut text = String::new();
         for (number, source) in self.sources.iter().enumerate() {
-            let Position { run, pod, label, last, same, is_read, .. } = source.clone();
+            let Position { run, pod, label, last, same, is_read, sent: lines, .. } = source.clone();
             let Run { pod_uid: uid, container, restarts } = run;
-            let record = Record::Source { number, uid, container, restarts, pod, label, last, same, is_read };
+            let record = Record::Source { number, uid, container, restarts, pod, label, last, same, is_read, lines };
             text += &(serde_json::to_string(&record).map_err(io::Error::other)? + "\n");
         }
         text += &(serde_json::to_string(&Record::Base(self.lines)).map_err(io::Error::other)? + "\n");
@@ -297,6 +342,10 @@ mod tests {
         journal.unsent(lines_max, 1 << 20, |source, time, text| format!("{time} {} {text}", source.pod)).unwrap()
     }
 
+    fn told(batch: &Batch) -> Vec<(u64, Vec<&str>)> {
+        batch.parts.values().map(|part| (part.offset, part.lines.iter().map(String::as_str).collect())).collect()
+    }
+
     #[test]
     fn lines_wait_for_the_server_and_survive_a_crash() {
         let folder = tempfile::tempdir().unwrap();
@@ -308,7 +357,7 @@ mod tests {
         journal.push(a, "t2", "three").unwrap();
         journal.push(a, "t2", "four").unwrap();
         let first = batch(&mut journal, 2);
-        assert_eq!((first.offset, first.lines.clone()), (0, vec!["t1 pa one".to_owned(), "t1 pb two".to_owned()]));
+        assert_eq!(told(&first), [(0, vec!["t1 pa one"]), (0, vec!["t1 pb two"])]);
         journal.note_sent(&first).unwrap();
         journal.end(b).unwrap();
         drop(journal);
@@ -321,11 +370,11 @@ mod tests {
         assert_eq!((position.last.as_str(), position.same, position.is_read), ("t2", 2, false));
         assert!(journal.position(b).unwrap().is_read);
         let rest = batch(&mut journal, 10);
-        assert_eq!((rest.offset, rest.lines.len()), (2, 2));
+        assert_eq!(told(&rest), [(1, vec!["t2 pa three", "t2 pa four"])], "each log is counted by itself");
         journal.note_sent(&rest).unwrap();
-        assert!(journal.is_sent() && batch(&mut journal, 10).lines.is_empty());
+        assert!(journal.is_sent() && batch(&mut journal, 10).parts.is_empty());
         journal.push(a, "t3", "five").unwrap();
-        assert_eq!(batch(&mut journal, 10).lines, ["t3 pa five"]);
+        assert_eq!(told(&batch(&mut journal, 10)), [(3, vec!["t3 pa five"])]);
     }
 
     #[test]
@@ -348,6 +397,6 @@ mod tests {
         let mut journal = Journal::open(&path).unwrap();
         assert_eq!(journal.position(a).unwrap().same, 2);
         let next = batch(&mut journal, 10);
-        assert_eq!((next.offset, next.lines), (10, vec!["t9 p after".to_owned()]));
+        assert_eq!(told(&next), [(10, vec!["t9 p after"])]);
     }
 }

@@ -9,7 +9,7 @@ mod reader;
 use crate::attempt::Attempt;
 use crate::runner::Runner;
 use jiff::Timestamp;
-use journal::{Journal, Position};
+use journal::{Batch, Journal, Position};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -21,6 +21,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use volley_client::Client;
+use volley_plan::agent::life::ATTEMPTS_MAX;
 use volley_plan::logs::sources::Run;
 
 /// One post to the server; its own limit is far above.
@@ -50,11 +51,14 @@ pub struct Console {
 
 pub type OnStop = Arc<dyn Fn(&str) + Send + Sync>;
 
+/// An item and an attempt.
+type Key = (String, u32);
+
 /// The consoles of all items.
 pub struct Consoles {
     folder: PathBuf,
     client: Client,
-    all: Mutex<BTreeMap<(String, u32), Arc<Console>>>,
+    all: Arc<Mutex<BTreeMap<Key, Arc<Console>>>>,
     /// The server says that the run is to stop.
     on_stop: OnStop,
 }
@@ -62,7 +66,7 @@ pub struct Consoles {
 impl Consoles {
     pub fn new(folder: &Path, client: Client, on_stop: OnStop) -> io::Result<Consoles> {
         std::fs::create_dir_all(folder)?;
-        Ok(Consoles { folder: folder.to_owned(), client, all: Mutex::default(), on_stop })
+        Ok(Consoles { folder: folder.to_owned(), client, all: Arc::default(), on_stop })
     }
 
     fn console(&self, attempt: &Attempt) -> io::Result<Arc<Console>> {
@@ -71,7 +75,7 @@ impl Consoles {
         if let Some(console) = all.get(&key) {
             return Ok(console.clone());
         }
-        let path = self.folder.join(format!("{}-{}.jsonl", key.0, key.1));
+        let path = self.path(&key.0, key.1);
         let console = Arc::new(Console {
             journal: Mutex::new(Journal::open(&path)?),
             open: Mutex::default(),
@@ -81,7 +85,11 @@ impl Consoles {
             is_settled: AtomicBool::new(false),
         });
         let sending = send(console.clone(), self.client.clone(), attempt.clone(), self.on_stop.clone());
-        console.tasks.lock().spawn(sending);
+        let (kept, own) = (self.all.clone(), key.clone());
+        console.tasks.lock().spawn(async move {
+            sending.await;
+            kept.lock().remove(&own);
+        });
         all.insert(key, console.clone());
         Ok(console)
     }
@@ -102,6 +110,8 @@ impl Consoles {
         let Some(console) = console else { return Vec::new() };
         let journal = console.journal.lock();
         let own = |source: &&Position| source.pod == pod && source.run.container == container;
+        // One that has just been started again has none yet.
+        let own = |source: &&Position| own(source) && !source.tail.is_empty();
         journal.positions().iter().rfind(own).map(|source| source.tail.iter().cloned().collect()).unwrap_or_default()
     }
 
@@ -123,11 +133,28 @@ impl Consoles {
         }
     }
 
+    /// Whether lines of an item wait here, which an agent that was killed has left.
+    pub fn has_left(&self, key: &str) -> bool {
+        let is_known = |number| self.all.lock().contains_key(&(key.to_owned(), number));
+        (1..=ATTEMPTS_MAX).any(|number| !is_known(number) && self.path(key, number).exists())
+    }
+
+    fn path(&self, key: &str, attempt: u32) -> PathBuf {
+        self.folder.join(format!("{key}-{attempt}.jsonl"))
+    }
+
     /// The item is settled: what is sent goes, and what is not is sent on.
-    pub fn settle(&self, key: &str) {
-        let mut all = self.all.lock();
-        let own: Vec<(String, u32)> = all.keys().filter(|(own, _)| own == key).cloned().collect();
-        for console in own.iter().filter_map(|key| all.remove(key)) {
+    pub fn settle(&self, attempt: &Attempt) {
+        let key = &attempt.key;
+        for number in (1..=ATTEMPTS_MAX).filter(|number| self.path(key, *number).exists()) {
+            let mut of_number = attempt.clone();
+            of_number.item.attempt = number;
+            if let Err(error) = self.console(&of_number) {
+                tracing::warn!(item = attempt.item.id, %error, "the journal of a log cannot be read");
+            }
+        }
+        let all = self.all.lock();
+        for (_, console) in all.iter().filter(|((own, _), _)| own == key) {
             console.is_settled.store(true, Ordering::Relaxed);
             console.changed.notify_waiters();
         }
@@ -170,10 +197,24 @@ fn worded(attempt: &Attempt, source: &Position, time: &str, text: &str) -> Strin
     }
 }
 
+/// Posts a batch, the lines of each log under the log's own name; says whether the run is to stop.
+async fn post(client: &Client, attempt: &Attempt, batch: &Batch) -> volley_client::Result<bool> {
+    let path = attempt.prepared.run.path();
+    let item = format!("volley-agent-{}-{}", attempt.key, attempt.item.attempt);
+    if batch.parts.is_empty() {
+        return client.log_beside(path, &item, 0, &[]).await;
+    }
+    let mut is_stopped = false;
+    for part in batch.parts.values() {
+        let Run { pod_uid, container, restarts } = &part.run;
+        let writer = format!("{item}-{pod_uid}-{container}-{restarts}");
+        is_stopped |= client.log_beside(path, &writer, part.offset, &part.lines).await?;
+    }
+    Ok(is_stopped)
+}
+
 /// Sends what the server lacks, and signs of life, until the console is dropped.
 async fn send(console: Arc<Console>, client: Client, attempt: Attempt, on_stop: OnStop) {
-    let path = attempt.prepared.run.path();
-    let writer = format!("volley-agent-{}-{}", attempt.key, attempt.item.attempt);
     let mut delay = PAUSE;
     loop {
         let changed = console.changed.notified();
@@ -188,8 +229,8 @@ async fn send(console: Arc<Console>, client: Client, attempt: Attempt, on_stop: 
                 return;
             }
         };
-        if batch.lines.is_empty() {
-            if console.is_settled.load(Ordering::Relaxed) {
+        if batch.parts.is_empty() {
+            if console.is_settled.load(Ordering::Relaxed) && console.open.lock().is_empty() {
                 console.journal.lock().remove();
                 return;
             }
@@ -198,7 +239,7 @@ async fn send(console: Arc<Console>, client: Client, attempt: Attempt, on_stop: 
                 continue;
             }
         }
-        match client.log_beside(path, &writer, batch.offset, &batch.lines).await {
+        match post(&client, &attempt, &batch).await {
             Ok(is_stopped) => {
                 if let Err(error) = console.journal.lock().note_sent(&batch) {
                     tracing::warn!(item = attempt.item.id, %error, "failed to note what was sent");

@@ -13,30 +13,31 @@ use volley_plan::logs::sources::Source;
 const LINE_BYTES_MAX: usize = 256 << 10;
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(5);
-/// A log that cannot be opened that often has gone with its pod.
-const TRIES_MAX: u32 = 20;
+/// A log that the cluster refuses to open that often has gone with its pod. A cluster that does not answer is waited for.
+const REFUSALS_MAX: u32 = 20;
 
 /// Reads until the log has ended for good.
 pub async fn read(console: Arc<Console>, runner: Arc<dyn Runner>, attempt: Attempt, source: Source) {
     let mut delay = RETRY_MIN;
-    let mut failures = 0;
+    let mut refusals = 0;
     loop {
         // Whoever ended before the log was opened has nothing to add to it afterwards.
         let had_ended = !is_running(&*runner, &attempt, &source);
         let since = console.since(&source);
-        let read = match runner.open(&attempt, &source, since.as_deref()).await {
+        match runner.open(&attempt, &source, since.as_deref()).await {
             Err(error) if error.is_gone() => break,
-            Ok(log) => copy(&console, &source, log).await.map_err(|error| error.to_string()),
-            Err(error) => Err(std::error::Error::source(&error).map_or(error.to_string(), ToString::to_string)),
-        };
-        match read {
-            Ok(()) if had_ended => break,
-            Ok(()) => (failures, delay) = (0, RETRY_MIN),
+            Ok(log) => {
+                (refusals, delay) = (0, RETRY_MIN);
+                match copy(&console, &source, log).await {
+                    Ok(()) if had_ended => break,
+                    Ok(()) => (),
+                    Err(error) => tracing::debug!(pod = source.pod, %error, "a log was cut"),
+                }
+            }
             Err(error) => {
-                failures += 1;
-                tracing::debug!(pod = source.pod, error, "a log was cut");
-                if failures > TRIES_MAX {
-                    tracing::warn!(pod = source.pod, error, "a log cannot be read any more");
+                refusals += u32::from(error.is_answer());
+                if refusals > REFUSALS_MAX {
+                    tracing::warn!(pod = source.pod, %error, "a log cannot be read any more");
                     break;
                 }
                 delay = (delay * 2).min(RETRY_MAX);

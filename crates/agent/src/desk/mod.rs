@@ -79,6 +79,18 @@ impl Desk {
         }
     }
 
+    /// What the workload is known to the server by. Ours makes a credential for this one run; of W&B's there is the spec's
+    /// own key, else the agent's.
+    pub async fn credential(&self, item: &Item, key: &str) -> Result<String, Failure> {
+        match self {
+            Desk::Ours(desk) => desk.credential(item).await,
+            Desk::Theirs(_) => {
+                let own = item.spec["_wandb_api_key"].as_str().filter(|own| !own.is_empty());
+                Ok(own.unwrap_or(key).to_owned())
+            }
+        }
+    }
+
     /// Gives back what does not fit; nothing has been started.
     pub async fn release(&self, item: &Item) -> Result<(), Failure> {
         match self {

@@ -41,6 +41,10 @@ impl Ours {
         }
     }
 
+    pub async fn credential(&self, item: &Item) -> Result<String, Failure> {
+        self.client.run_token(&item.lease).await.map_err(guarded)?.ok_or(Failure::Lost)
+    }
+
     pub async fn release(&self, item: &Item) -> Result<(), Failure> {
         held(self.client.release(&item.lease).await)
     }

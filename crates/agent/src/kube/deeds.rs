@@ -211,7 +211,7 @@ async fn mark(cluster: &Arc<Cluster>, attempt: &Attempt, reason: &str) -> Done {
 
 async fn delete(cluster: &Arc<Cluster>, workloads: Vec<Value>) -> Done {
     for workload in workloads {
-        if text(&workload, "metadata.deletionTimestamp").is_empty() {
+        if text(&workload, "metadata.deletionTimestamp").is_empty() || sight::is_deleted_alone(&workload) {
             let watched = cluster.kind_of(&workload).await?;
             calls::delete(&cluster.client, &watched.kind, &workload).await?;
             refresh(cluster, &watched.kind, &workload).await?;

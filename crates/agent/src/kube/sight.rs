@@ -6,14 +6,17 @@ use crate::runner::{Sight, Tails};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use volley_api::kube::{text, time};
+use volley_plan::agent::failure;
 use volley_plan::agent::life::Workload;
 use volley_plan::agent::state::{self, State};
-use volley_plan::agent::{failure, trouble};
+use volley_plan::agent::trouble::{self, Trouble};
 use volley_plan::launch::label;
 use volley_plan::logs::ranks;
 
 /// Why we take a workload away, written on it.
 pub const VERDICT: &str = "volley.dev/verdict";
+/// Held until the garbage collector has taken what it owns.
+const FOREGROUND: &str = "foregroundDeletion";
 const GPU: &str = "nvidia.com/gpu";
 
 /// The workload of the attempt.
@@ -40,6 +43,13 @@ pub fn is_held(object: &Value) -> bool {
     object["metadata"]["finalizers"].as_array().is_some_and(|all| all.iter().any(|each| each == label::FINALIZER))
 }
 
+/// It is being deleted, and its pods are not: our finalizer keeps it, and it keeps them.
+pub fn is_deleted_alone(object: &Value) -> bool {
+    let finalizers = object["metadata"]["finalizers"].as_array();
+    let takes_its_pods = finalizers.is_some_and(|all| all.iter().any(|each| each == FOREGROUND));
+    object["metadata"]["deletionTimestamp"].is_string() && !takes_its_pods
+}
+
 pub fn of(around: &Around, attempt: &Attempt, tails: Tails<'_>) -> Sight {
     let now = Timestamp::now();
     let pods: Vec<Value> = own_pods(around, attempt).cloned().collect();
@@ -49,12 +59,21 @@ pub fn of(around: &Around, attempt: &Attempt, tails: Tails<'_>) -> Sight {
     Sight {
         workload: object.map(|object| workload(object, around, attempt, &pods, tails)),
         has_older: !older(around, attempt).is_empty(),
+        strays: object
+            .filter(|object| is_deleted_alone(object))
+            .map_or(0, |_| pods.iter().filter(|pod| !has_ended(pod)).count()),
         pods: around.pods.iter().filter(|pod| !is_auxiliary(pod)).filter(|pod| !has_ended(pod)).count(),
         has_helpers: !around.helpers.is_empty(),
-        trouble: trouble::find(&seen, now).into_iter().next(),
+        trouble: trouble::find(&seen, now).into_iter().next().map(|trouble| spoken(trouble, tails)),
         exit_code: failure::exit_code(&pods),
         place: object.map(|object| place(object, &pods)).unwrap_or_default(),
     }
+}
+
+/// With the last lines of what crashes.
+fn spoken(trouble: Trouble, tails: Tails<'_>) -> Trouble {
+    let last_lines = trouble.speaker.as_ref().map(|(pod, container)| tails(pod, container)).unwrap_or_default();
+    Trouble { last_lines, ..trouble }
 }
 
 fn workload(object: &Value, around: &Around, attempt: &Attempt, pods: &[Value], tails: Tails<'_>) -> Workload {

@@ -65,9 +65,13 @@ fn out_of_memory(pod: &Value, container: &str, ended: &Value) -> String {
 }
 
 fn crash(pod: &str, container: &str, ended: &Value, last_lines: &impl Fn(&str, &str) -> Vec<String>) -> String {
-    let lines = last_lines(pod, container);
+    let sentence = format!("container `{container}` of pod `{pod}` ended with exit code {}", ended["exitCode"]);
+    with_last_lines(sentence, &last_lines(pod, container))
+}
+
+/// What happened, and what was said last before it did.
+pub(super) fn with_last_lines(mut sentence: String, lines: &[String]) -> String {
     let shown = &lines[lines.len().saturating_sub(LINES_MAX)..];
-    let mut sentence = format!("container `{container}` of pod `{pod}` ended with exit code {}", ended["exitCode"]);
     if !shown.is_empty() {
         sentence += &format!("; its last lines:\n{}", shown.join("\n"));
     }

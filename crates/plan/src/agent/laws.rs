@@ -118,6 +118,7 @@ impl World {
             }),
             has_older: self.objects.keys().any(|(number, attempt)| *number == index && *attempt < item.attempt),
             pods: self.objects.iter().filter(of_item).filter(|(_, object)| object.has_pod).count(),
+            strays: 0,
             has_helpers: self.helpers.contains_key(&index),
             trouble: None,
             lacks_run: false,

@@ -4,6 +4,7 @@
 //! the name that belongs to the attempt. A workload carries our finalizer from its creation until its end has been told,
 //! so an absent workload of a claimed item was never submitted.
 
+use super::failure::with_last_lines;
 use super::state::State;
 use super::trouble::Trouble;
 use jiff::{SignedDuration, Timestamp};
@@ -71,6 +72,9 @@ pub struct Seen {
     pub has_older: bool,
     /// Pods of any attempt that still run or wait.
     pub pods: usize,
+    /// Of these, pods that nobody takes away although their workload is being deleted: somebody deleted it without them,
+    /// and it waits for us.
+    pub strays: usize,
     /// Secrets or services of the item are there.
     pub has_helpers: bool,
     pub trouble: Option<Trouble>,
@@ -196,7 +200,7 @@ fn stop(seen: &Seen) -> Plan {
         return clear_older(seen).unwrap_or_default();
     }
     match &seen.workload {
-        Some(workload) if !workload.is_being_deleted => Plan::of([Deed::Delete]),
+        Some(workload) if !workload.is_being_deleted || seen.strays > 0 => Plan::of([Deed::Delete]),
         _ if seen.pods > 0 => Plan::wait(format!("{} pods are stopping", seen.pods)),
         Some(_) => Plan::of([Deed::Stopped, Deed::Release, Deed::Sweep]),
         None if seen.image == Image::Building => Plan::of([Deed::CancelBuild, Deed::Stopped, Deed::Sweep]),
@@ -264,6 +268,9 @@ fn preempted(seen: &Seen) -> Plan {
 
 /// Gone by our own verdict, by the cluster's, or by somebody's hand.
 fn deleted(seen: &Seen, workload: &Workload) -> Plan {
+    if seen.strays > 0 {
+        return Plan::of([Deed::Delete]);
+    }
     if seen.pods > 0 {
         return Plan::wait(format!("{} pods are stopping", seen.pods));
     }
@@ -284,7 +291,10 @@ fn going_on(seen: &Seen, workload: &Workload, timers: &Timers, now: Timestamp) -
     let is_late = timers.start.is_some_and(|limit| is_starting && now.duration_since(workload.since) >= limit);
     let may_wait = seen.trouble.as_ref().is_some_and(|trouble| trouble.cause.grace().is_none());
     let verdict = match &seen.trouble {
-        Some(trouble) if trouble.is_past_grace(now) => Some(format!("{}: {}", trouble.cause.name(), trouble.message)),
+        Some(trouble) if trouble.is_past_grace(now) => {
+            let told = format!("{}: {}", trouble.cause.name(), trouble.message);
+            Some(with_last_lines(told, &trouble.last_lines))
+        }
         _ if is_late && !may_wait => Some(match &seen.trouble {
             Some(trouble) => format!("it did not start in time: {}", trouble.message),
             None => "it did not start in time".to_owned(),

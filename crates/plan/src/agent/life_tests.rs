@@ -15,6 +15,7 @@ fn claimed() -> Seen {
         workload: None,
         has_older: false,
         pods: 0,
+        strays: 0,
         has_helpers: false,
         trouble: None,
         lacks_run: false,
@@ -42,8 +43,38 @@ fn deeds(seen: &Seen, second: i64) -> Vec<Deed> {
     plan(seen, &Timers::default(), at(second)).deeds
 }
 
+fn trouble(cause: Cause, message: &str) -> Trouble {
+    Trouble { cause, message: message.to_owned(), since: at(0), speaker: None, last_lines: Vec::new() }
+}
+
+// K-76, K-78
+#[test]
+fn a_crash_loop_is_ended_with_what_was_said_last() {
+    let mut seen = running(State::Running);
+    let last_lines = (0..12).map(|number| format!("line {number}")).collect();
+    seen.trouble = Some(Trouble { last_lines, ..trouble(Cause::CrashLoop, "keeps crashing") });
+    assert_eq!(deeds(&seen, 599), []);
+    let Some(Deed::Mark(reason)) = deeds(&seen, 600).into_iter().next() else { panic!("it is ended") };
+    assert!(reason.starts_with("crash loop: keeps crashing; its last lines:\nline 2\n"), "{reason}");
+    assert!(reason.ends_with("\nline 11"));
+    let waits_for = plan(&seen, &Timers::default(), at(0)).waits_for;
+    assert_eq!(waits_for.as_deref(), Some("keeps crashing"), "a list has room for one line");
+}
+
 fn fail(stage: Stage, reason: &str) -> Deed {
     Deed::Fail { stage, reason: reason.to_owned() }
+}
+
+// K-77, L-31
+#[test]
+fn pods_that_were_left_by_who_deleted_their_workload_are_taken_away() {
+    let mut seen = running(State::Running);
+    seen.workload = Some(Workload { is_being_deleted: true, ..workload(State::Running) });
+    assert_eq!(deeds(&seen, 0), [], "they are going");
+    seen.strays = 1;
+    assert_eq!(deeds(&seen, 0), [Deed::Delete]);
+    seen.item.is_stop_asked = true;
+    assert_eq!(deeds(&seen, 0), [Deed::Delete]);
 }
 
 // L-2, L-4, A-22
@@ -125,7 +156,7 @@ fn stopped_is_said_when_nothing_runs_any_more() {
 #[test]
 fn trouble_that_lasts_ends_the_item_with_its_cause() {
     let mut seen = running(State::Starting);
-    seen.trouble = Some(Trouble { cause: Cause::Image, message: "no such image".into(), since: at(0) });
+    seen.trouble = Some(trouble(Cause::Image, "no such image"));
     let waiting = plan(&seen, &Timers::default(), at(60));
     assert_eq!((waiting.deeds.len(), waiting.waits_for.as_deref()), (0, Some("no such image")));
     assert_eq!(deeds(&seen, 300), [Deed::Mark("image: no such image".into()), Deed::Delete]);
@@ -142,7 +173,7 @@ fn a_workload_that_never_starts_is_given_up_unless_it_waits_for_room() {
     let mut seen = running(State::Starting);
     assert_eq!(deeds(&seen, 1799), []);
     assert_eq!(deeds(&seen, 1800), [Deed::Mark("it did not start in time".into()), Deed::Delete]);
-    seen.trouble = Some(Trouble { cause: Cause::Unschedulable, message: "no GPU".into(), since: at(0) });
+    seen.trouble = Some(trouble(Cause::Unschedulable, "no GPU"));
     assert_eq!(deeds(&seen, 99_999), [], "a full cluster is no failure");
     seen.trouble = None;
     assert!(plan(&seen, &Timers { start: None }, at(99_999)).deeds.is_empty());

@@ -49,6 +49,16 @@ pub struct Trouble {
     pub cause: Cause,
     pub message: String,
     pub since: Timestamp,
+    /// Pod and container whose last lines say more.
+    pub speaker: Option<(String, String)>,
+    /// Those lines, once somebody has looked.
+    pub last_lines: Vec<String>,
+}
+
+impl Trouble {
+    fn new(cause: Cause, message: impl Into<String>, since: Timestamp) -> Trouble {
+        Trouble { cause, message: message.into(), since, speaker: None, last_lines: Vec::new() }
+    }
 }
 
 impl Trouble {
@@ -88,7 +98,8 @@ fn of_pod(pod: &Value, now: Timestamp) -> Vec<Trouble> {
         let container = text(status, "name");
         let told = |cause, what: &str| {
             let message = format!("container `{container}` of pod `{name}` {what}: {reason}: {message}");
-            Trouble { cause, message: message.trim_end_matches([':', ' ']).to_owned(), since: began }
+            let speaker = (cause == Cause::CrashLoop).then(|| (name.to_owned(), container.to_owned()));
+            Trouble { speaker, ..Trouble::new(cause, message.trim_end_matches([':', ' ']), began) }
         };
         match reason {
             "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" | "ImageInspectError" => {
@@ -108,12 +119,12 @@ fn of_pod(pod: &Value, now: Timestamp) -> Vec<Trouble> {
             && condition["reason"] == "Unschedulable"
         {
             let message = format!("pod `{name}` fits on no node: {}", text(condition, "message"));
-            all.push(Trouble { cause: Cause::Unschedulable, message, since });
+            all.push(Trouble::new(Cause::Unschedulable, message, since));
         }
         if condition["type"] == "Ready" && condition["reason"] == "NodeStatusUnknown"
             || text(pod, "status.reason") == "NodeLost"
         {
-            all.push(Trouble { cause: Cause::NodeLost, message: format!("the node of pod `{name}` is lost"), since });
+            all.push(Trouble::new(Cause::NodeLost, format!("the node of pod `{name}` is lost"), since));
         }
     }
     all
@@ -135,14 +146,14 @@ fn of_event(event: &Value, now: Timestamp) -> Option<Trouble> {
     };
     let times = ["firstTimestamp", "eventTime", "metadata.creationTimestamp"];
     let since = times.iter().find_map(|path| time::parse(text(event, path))).unwrap_or(now);
-    Some(Trouble { cause, message: message.to_owned(), since })
+    Some(Trouble::new(cause, message, since))
 }
 
 fn of_group(group: &Value, now: Timestamp) -> Option<Trouble> {
     let conditions = at(group, "status.conditions").and_then(Value::as_array).into_iter().flatten();
     let latest = conditions.last().filter(|each| each["type"] == "Unschedulable" && each["status"] == "True")?;
     let since = time::parse(text(latest, "lastTransitionTime")).unwrap_or(now);
-    Some(Trouble { cause: Cause::Gang, message: text(latest, "message").to_owned(), since })
+    Some(Trouble::new(Cause::Gang, text(latest, "message"), since))
 }
 
 /// Whether the pod was taken away by the cluster and not by its own end (L-22).
@@ -182,6 +193,8 @@ mod tests {
             assert!(
                 found[0].message.contains("`c` of pod `p`") && found[0].message.ends_with(&format!("{reason}: why"))
             );
+            let crashed = (cause == Cause::CrashLoop).then(|| ("p".to_owned(), "c".to_owned()));
+            assert_eq!(found[0].speaker, crashed, "only what runs has something to say");
             assert!(!found[0].is_past_grace(at_second(10)) && found[0].is_past_grace(at_second(10 + 600)));
         }
         assert!(find(&Around { pods: &[waiting("ContainerCreating")], ..Around::default() }, at_second(0)).is_empty());

@@ -182,7 +182,13 @@ fn unknown(token: &Token<'_>, path: &str) -> Option<Note> {
     Some(Note { rule, path: path.to_owned(), text })
 }
 
-fn is_command(path: &str) -> bool {
+/// The first macro of a text that asks for a secret, by its name.
+pub fn secret_in(text: &str) -> Option<&str> {
+    let tokens = text.match_indices("${").filter_map(|(at, _)| Token::read(&text[at..]));
+    tokens.map(|token| token.name).find(|name| is_secret(name))
+}
+
+pub fn is_command(path: &str) -> bool {
     let field = path.trim_end_matches(|letter: char| letter == ']' || letter.is_ascii_digit()).trim_end_matches('[');
     field.ends_with("command") || field.ends_with("args")
 }

@@ -4,7 +4,7 @@
 //! submitter's and is held to the queue's, which is `restricted` unless somebody chose otherwise.
 
 use super::layers::{counterpart, joined};
-use super::{Refusal, walk};
+use super::{Refusal, macros, walk};
 use serde_json::Value;
 
 /// How much is allowed, after the Pod Security Standards.
@@ -166,8 +166,17 @@ fn search(value: &Value, queued: Option<&Value>, place: &Place<'_>, refusals: &m
                 search(item, counterpart(item, index, queued), &below, refusals);
             }
         }
+        Value::String(text) if queued != Some(value) && !macros::is_command(&place.path) => {
+            refusals.extend(macros::secret_in(text).map(|name| secret(name, &place.path)));
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => (),
     }
+}
+
+/// A launch asks for a secret of whoever runs it. In a command it is the shell's, which has the workload's own.
+fn secret(name: &str, path: &str) -> Refusal {
+    let what = format!("asks for `{name}`, and no macro tells a secret");
+    Refusal::new("M-9", path, what, "the workload's own credential is in its environment; others are Secrets")
 }
 
 /// Rules that look at more than one key.

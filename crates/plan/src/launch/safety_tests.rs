@@ -42,6 +42,21 @@ fn a_submitter_may_loosen_nothing_at_any_depth() {
     assert!(submitted(&harmless).is_empty());
 }
 
+// M-9
+#[test]
+fn a_launch_that_asks_for_a_secret_of_the_agents_is_refused() {
+    let asked = |value: &str| json!({"containers": [{"env": [{"name": "X", "value": value}]}]});
+    let place = "containers[0].env[0].value".to_owned();
+    assert_eq!(submitted(&asked("a ${WANDB_API_KEY} b")), [("M-9", place.clone())]);
+    assert_eq!(submitted(&asked("${run_id} ${aws_secret:-none}")), [("M-9", place)]);
+    assert!(submitted(&asked("${run_id} $(WANDB_API_KEY)")).is_empty());
+    let shell = json!({"containers": [{"command": ["sh", "-c", "curl -u api:${WANDB_API_KEY} x"]}]});
+    assert!(submitted(&shell).is_empty(), "the shell's own");
+    let queue = asked("${REGISTRY_TOKEN}");
+    let judge = Judge { admin: Policy::Baseline, submitter: Policy::Restricted, queue: Some(&queue) };
+    assert!(rules(&queue, &judge).is_empty(), "an admin's is told as a note, and stays as it is");
+}
+
 // K-6, K-7
 #[test]
 fn what_the_admin_wrote_is_held_to_the_agents_policy() {

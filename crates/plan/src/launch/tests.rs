@@ -16,6 +16,8 @@ fn manifests(config: Value) -> kubernetes::Manifests {
 fn no_value_of_a_secret_is_in_what_is_rendered() {
     let mut order = order(json!({"spec": {"template": {"spec": {"containers": [
         {"env": [{"name": "T", "value": "secret://hf"}, {"name": "K", "value": "${WANDB_API_KEY}"}]}]}}}}));
+    // An admin's: a launch that asks for one is refused.
+    order.queue_config = Some(order.config.clone());
     order.spec.has_api_key = true;
     let mut station = station();
     station.environment.insert("WANDB_API_KEY".into(), "TOPSECRET".into());

@@ -2,11 +2,14 @@
 //!
 //! Every resolver and every route of the server asks `decide`. Things belong to an entity (a person's own, or a team's);
 //! a person has a role in an entity. What somebody may not even see is `Hidden`, and is answered as if it did not exist.
-//! `quota` decides how much of what was submitted may run at a time, `rate` how often somebody may ask.
+//! `scope` narrows that for the credential of one launch. `quota` decides how much of what was submitted may run at a
+//! time, `rate` how often somebody may ask.
 
 pub mod quota;
 pub mod rate;
+pub mod scope;
 
+use scope::{RunId, Scope};
 use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,6 +49,8 @@ pub struct Asker {
     /// Administrators of the server may do everything.
     pub is_admin: bool,
     pub roles: BTreeMap<EntityId, Role>,
+    /// The credential is for one launch only, whatever its user may do.
+    pub scope: Option<Scope>,
 }
 
 /// What somebody wants to do.
@@ -53,8 +58,10 @@ pub struct Asker {
 pub enum Deed {
     /// Look at anything of the entity.
     See,
-    /// Write runs, files, artifacts and sweeps, and make projects for them.
+    /// Write runs, files and artifacts.
     Log,
+    /// Make, change and delete what runs are kept in: projects, sweeps, collections, and what runs have left.
+    Curate,
     /// Put work into a queue.
     Submit,
     /// Be an agent: take work from a queue and report on it.
@@ -70,9 +77,10 @@ pub enum Deed {
 }
 
 impl Deed {
-    pub const ALL: [Deed; 8] = [
+    pub const ALL: [Deed; 9] = [
         Deed::See,
         Deed::Log,
+        Deed::Curate,
         Deed::Submit,
         Deed::Serve,
         Deed::CreateQueue,
@@ -85,7 +93,7 @@ impl Deed {
     fn least(self) -> Option<Role> {
         match self {
             Deed::See => Some(Role::Viewer),
-            Deed::Log | Deed::Submit | Deed::Serve | Deed::CreateQueue => Some(Role::Member),
+            Deed::Log | Deed::Curate | Deed::Submit | Deed::Serve | Deed::CreateQueue => Some(Role::Member),
             Deed::ManageQueue | Deed::ManagePeople => Some(Role::Admin),
             Deed::Administer => None,
         }
@@ -102,12 +110,14 @@ pub struct Thing {
     pub is_private: bool,
     /// Members of the entity who have a role of their own for this thing.
     pub grants: BTreeMap<UserId, Role>,
+    /// The run that it is, or is a part of.
+    pub run: Option<RunId>,
 }
 
 impl Thing {
     /// Anything of an entity that has no rules of its own.
     pub fn of(entity: EntityId) -> Thing {
-        Thing { entity, maker: None, is_private: false, grants: BTreeMap::new() }
+        Thing { entity, maker: None, is_private: false, grants: BTreeMap::new(), run: None }
     }
 
     /// What somebody with this role in the entity is for this thing: a grant adds to the role and never takes away.
@@ -129,6 +139,9 @@ pub enum Decision {
 }
 
 pub fn decide(asker: &Asker, deed: Deed, thing: &Thing) -> Decision {
+    if let Some(scope) = &asker.scope {
+        return scope.decide(deed, thing);
+    }
     if asker.is_admin {
         return Decision::Yes;
     }
@@ -159,7 +172,7 @@ mod tests {
     const ALICE: UserId = UserId(10);
 
     fn asker(role: Role) -> Asker {
-        Asker { user: ALICE, is_admin: false, roles: BTreeMap::from([(OURS, role)]) }
+        Asker { user: ALICE, is_admin: false, roles: BTreeMap::from([(OURS, role)]), scope: None }
     }
 
     fn permitted(role: Role) -> Vec<Deed> {
@@ -171,8 +184,11 @@ mod tests {
     #[test]
     fn each_role_may_do_what_the_table_says() {
         assert_eq!(permitted(Role::Viewer), [Deed::See]);
-        assert_eq!(permitted(Role::Member), [Deed::See, Deed::Log, Deed::Submit, Deed::Serve, Deed::CreateQueue]);
-        assert_eq!(permitted(Role::Admin), &Deed::ALL[..7]);
+        assert_eq!(
+            permitted(Role::Member),
+            [Deed::See, Deed::Log, Deed::Curate, Deed::Submit, Deed::Serve, Deed::CreateQueue]
+        );
+        assert_eq!(permitted(Role::Admin), &Deed::ALL[..8]);
     }
 
     // AUTH-7
@@ -212,7 +228,7 @@ mod tests {
         assert_eq!(decide(&asker(Role::Viewer), Deed::ManageQueue, &granted(Role::Admin)), Decision::Yes);
         let lesser = Thing { grants: BTreeMap::from([(ALICE, Role::Viewer)]), ..Thing::of(OURS) };
         assert_eq!(decide(&asker(Role::Member), Deed::Submit, &lesser), Decision::Yes, "a grant takes nothing away");
-        let stranger = Asker { user: ALICE, is_admin: false, roles: BTreeMap::new() };
+        let stranger = Asker { user: ALICE, is_admin: false, roles: BTreeMap::new(), scope: None };
         assert_eq!(decide(&stranger, Deed::See, &granted(Role::Admin)), Decision::Hidden);
     }
 

@@ -5,6 +5,11 @@
 use super::template::{self, Problem, Variable};
 use serde_json::{Map, Value};
 
+/// Whether a launch is a sweep's scheduler, as W&B's client words one.
+pub fn is_scheduler(spec: &Value) -> bool {
+    spec["uri"].as_str().is_some_and(|uri| uri.contains("placeholder-uri-scheduler"))
+}
+
 /// What a queue brings.
 #[derive(Clone, Debug, Default)]
 pub struct Template {

@@ -38,6 +38,9 @@ impl News {
     }
 }
 
+/// Of a refusal; the item has all of it.
+const DETAIL_MAX: usize = 2000;
+
 pub struct Event<'a> {
     /// Whose members may see it; below zero, a private queue.
     pub entity: i64,
@@ -55,6 +58,15 @@ pub async fn record(write: &mut Write, event: Event<'_>, now: Timestamp) -> Resu
     }
     let sql = "INSERT INTO events (at, entity_id, kind, subject, body) VALUES ($1, $2, $3, $4, $5)";
     write.run(sql, args![now, event.entity, event.kind, event.subject, event.body.to_string()]).await?;
+    Ok(())
+}
+
+/// Notes what somebody submitted that an agent would not run, and why.
+pub async fn audit_refusal(write: &mut Write, user: i64, subject: &str, why: &str, now: Timestamp) -> Result<()> {
+    let sql =
+        "INSERT INTO audit (at, user_id, deed, subject, detail, address) VALUES ($1, $2, 'item.refuse', $3, $4, NULL)";
+    let why: String = why.chars().take(DETAIL_MAX).collect();
+    write.run(sql, args![now, user, subject, why]).await?;
     Ok(())
 }
 

@@ -130,7 +130,7 @@ impl RunFiles {
         let shared = ctx.shared();
         let (rows, has_more) = cut(store::list(&shared.database, self.0.id, &wanted).await?, length);
         let total = store::count(&shared.database, self.0.id).await?;
-        let may_write = ctx.caller().must(Deed::Log, self.0.entity_id, "").is_ok();
+        let may_write = ctx.caller().must_for(Deed::Log, &self.0).is_ok();
         let nodes = rows.into_iter().map(|row| (cursor(row.id), Some(File::of_run(shared, row, may_write)))).collect();
         Ok(Some(FileConnection::page(nodes, has_more, i32::try_from(total).ok(), Vec::new())))
     }
@@ -228,7 +228,7 @@ impl FileMutation {
             let Some((file, entity)) = found.filter(|(_, entity)| ctx.caller().may_see(*entity)) else {
                 continue;
             };
-            ctx.caller().must(Deed::Log, entity, "the file")?;
+            ctx.caller().must(Deed::Curate, entity, "the file")?;
             let mut write = shared.database.write().await?;
             store::delete(&mut write, file.id).await?;
             write.commit().await?;

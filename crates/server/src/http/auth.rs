@@ -3,7 +3,7 @@
 
 use crate::Shared;
 use crate::fault::{Fault, Result};
-use crate::people::{Caller, store};
+use crate::people::{Caller, store, tokens};
 use axum::extract::{ConnectInfo, FromRequestParts};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,13 +18,26 @@ pub const COOKIE: &str = "volley_session";
 /// is never granted.
 pub const PAGE_HEADER: &str = "x-volley-page";
 
-/// A caller who was recognised; a request of anybody else ends with 401.
+/// Somebody who was recognised; a request of anybody else ends with 401. The credential of a launch does not do.
 pub struct Known(pub Caller);
 
 impl FromRequestParts<Shared> for Known {
     type Rejection = Fault;
 
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Known> {
+        let Recognised(caller) = Recognised::from_request_parts(parts, shared).await?;
+        caller.must_be_whole()?;
+        Ok(Known(caller))
+    }
+}
+
+/// The same for what W&B's client in a launch asks for, so that the launch's own credential does.
+pub struct Recognised(pub Caller);
+
+impl FromRequestParts<Shared> for Recognised {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Recognised> {
         let address = address(parts);
         let refuse = |message: &str| match shared.limits.attempt(address) {
             Ok(()) => Fault::new(StatusCode::UNAUTHORIZED, message),
@@ -32,9 +45,13 @@ impl FromRequestParts<Shared> for Known {
         };
         let now = Timestamp::now();
         let caller = match (key(&parts.headers), cookie(&parts.headers)) {
-            (Some(key), _) => store::caller_by_key(&shared.database, &key, now)
-                .await?
-                .ok_or_else(|| refuse("the API key is not known to this server, was revoked, or has run out"))?,
+            (Some(key), _) => {
+                let caller = match tokens::is_token(&key) {
+                    true => tokens::caller(&shared.database, &key).await?,
+                    false => store::caller_by_key(&shared.database, &key, now).await?,
+                };
+                caller.ok_or_else(|| refuse("the API key is not known to this server, was revoked, or has run out"))?
+            }
             (None, Some(token)) => {
                 check_origin(parts, &shared.public_url)?;
                 let caller = store::caller_by_session(&shared.database, token, now).await?;
@@ -46,7 +63,7 @@ impl FromRequestParts<Shared> for Known {
             }
         };
         shared.limits.request(caller.way)?;
-        Ok(Known(Caller { address, ..caller }))
+        Ok(Recognised(Caller { address, ..caller }))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Artifact downloads by digest, which clients try when a direct URL fails.
 
-use super::auth::Known;
+use super::auth::Recognised;
 use super::blob::respond;
 use crate::Shared;
 use crate::artifact::store;
@@ -15,7 +15,7 @@ type Second = (String, String, String, String, String, String, String);
 
 pub async fn second(
     State(shared): State<Shared>,
-    Known(caller): Known,
+    Recognised(caller): Recognised,
     Path((_region, entity, _project, _collection, birth, digest, _name)): Path<Second>,
     headers: HeaderMap,
 ) -> Result<Response> {
@@ -25,7 +25,7 @@ pub async fn second(
 
 pub async fn first(
     State(shared): State<Shared>,
-    Known(caller): Known,
+    Recognised(caller): Recognised,
     Path((entity, digest)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Result<Response> {

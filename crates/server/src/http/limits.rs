@@ -50,6 +50,7 @@ impl Limits {
             let what = match way {
                 Way::Key(_) => "this API key",
                 Way::Session(_) => "this session",
+                Way::Launch(_) => "this launch",
             };
             Fault::too_often(format!("{what} asks too often; hint: wait, and ask less often"), wait)
         })

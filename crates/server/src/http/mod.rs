@@ -14,7 +14,7 @@ use crate::Shared;
 use crate::fault::Fault;
 use crate::graphql::Sender;
 use crate::graphql::serve::execute;
-use auth::Known;
+use auth::Recognised;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -34,7 +34,7 @@ pub async fn serve(listener: TcpListener, shared: Shared, stop: CancellationToke
 
 async fn graphql(
     State(shared): State<Shared>,
-    Known(caller): Known,
+    Recognised(caller): Recognised,
     headers: HeaderMap,
     sent: bytes::Bytes,
 ) -> Result<Response, Fault> {

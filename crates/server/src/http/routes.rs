@@ -258,6 +258,7 @@ fn agents() -> Vec<Route> {
             serve::acknowledge,
         )
         .body("run: object, agent: string?"),
+        route(Post, "/api/v1/items/{item}/token", Known, "Make a credential for an item's run", serve::token),
         route(Post, "/api/v1/items/{item}/release", Known, "Give back what did not fit", serve::release),
         route(Post, "/api/v1/items/{item}/adopt", Known, "Take over from an agent that is gone", serve::adopt)
             .body("agent: string"),

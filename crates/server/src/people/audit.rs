@@ -54,6 +54,7 @@ pub async fn list(
             "user": row.get::<Option<String>>("username")?,
             "deed": row.get::<String>("deed")?,
             "subject": row.get::<String>("subject")?,
+            "detail": row.get::<String>("detail")?,
             "address": row.get::<Option<String>>("address")?,
         }));
     }

@@ -43,7 +43,7 @@ impl PeopleQuery {
         let caller = ctx.caller();
         let part = query.unwrap_or_else(|| caller.user.username.clone());
         let mut found = store::users_like(&ctx.shared().database, &part, USERS_MAX).await?;
-        found.retain(|user| caller.asker.is_admin || user.id == caller.user.id);
+        found.retain(|user| caller.asker.is_admin || caller.is_self(user.id));
         Ok(Some(UserConnection { edges: found.into_iter().map(|user| UserEdge { node: Some(User(user)) }).collect() }))
     }
 }
@@ -109,7 +109,7 @@ impl User {
 
 impl User {
     fn is_open_to(&self, ctx: &Context<'_>) -> bool {
-        ctx.caller().user.id == self.0.id || ctx.caller().asker.is_admin
+        ctx.caller().is_self(self.0.id) || ctx.caller().asker.is_admin
     }
 }
 

@@ -10,13 +10,18 @@ pub mod rest;
 pub mod sessions;
 pub mod store;
 pub mod teams;
+pub mod tokens;
 
 use crate::database::{self, Database};
 use crate::fault::{Fault, Result};
+use crate::project::Project;
+use crate::run::Run;
+use http::StatusCode;
 use jiff::Timestamp;
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
+use volley_plan::people::scope::RunId;
 use volley_plan::people::{Asker, Decision, Deed, EntityId, Thing, decide};
 
 #[derive(Clone, Debug)]
@@ -45,6 +50,8 @@ pub struct Entity {
 pub enum Way {
     Key(i64),
     Session(i64),
+    /// The credential of a launch, by its item.
+    Launch(i64),
 }
 
 /// Somebody who was recognised. Whatever a request does, it asks here first.
@@ -57,6 +64,7 @@ pub struct Caller {
     pub address: Option<IpAddr>,
 }
 
+const OF_A_LAUNCH: &str = "this credential is of one launch, and opens its run only; hint: use an API key of yours";
 /// How old the answer to who may see what may be, for streams that go on for hours.
 const RECHECK: Duration = Duration::from_secs(5);
 
@@ -94,6 +102,40 @@ impl Caller {
 
     /// Fails unless the caller may do this to the entity's things; `what` is how the message names them.
     pub fn must(&self, deed: Deed, entity: i64, what: impl Display) -> Result<()> {
-        Fault::of(self.decision(deed, &Thing::of(EntityId(entity))), what)
+        self.judge(deed, &Thing::of(EntityId(entity)), what)
+    }
+
+    /// The same for a run.
+    pub fn must_for(&self, deed: Deed, run: &Run) -> Result<()> {
+        let id = RunId { project: run.project_id, name: run.name.clone() };
+        let thing = Thing { run: Some(id), ..Thing::of(EntityId(run.entity_id)) };
+        self.judge(deed, &thing, format!("run `{}`", run.path()))
+    }
+
+    /// The same for logging to a run that may not be there yet.
+    pub fn must_log(&self, project: &Project, run: &str) -> Result<()> {
+        let id = RunId { project: project.id, name: run.to_owned() };
+        let thing = Thing { run: Some(id), ..Thing::of(EntityId(project.entity_id)) };
+        self.judge(Deed::Log, &thing, format!("run `{}/{}/{run}`", project.entity, project.name))
+    }
+
+    /// Whether it is this user, and not only a launch of the user's.
+    pub fn is_self(&self, user: i64) -> bool {
+        self.user.id == user && self.asker.scope.is_none()
+    }
+
+    /// Fails for the credential of a launch.
+    pub fn must_be_whole(&self) -> Result<()> {
+        self.asker.scope.is_none().then_some(()).ok_or_else(|| Fault::new(StatusCode::FORBIDDEN, OF_A_LAUNCH))
+    }
+
+    fn judge(&self, deed: Deed, thing: &Thing, what: impl Display) -> Result<()> {
+        match (self.decision(deed, thing), &self.asker.scope) {
+            // No role would help.
+            (Decision::No { .. }, Some(_)) => {
+                Err(Fault::new(StatusCode::FORBIDDEN, format!("permission denied for {what}: {OF_A_LAUNCH}")))
+            }
+            (decision, _) => Fault::of(decision, what),
+        }
     }
 }

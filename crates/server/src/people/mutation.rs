@@ -190,6 +190,7 @@ impl PeopleMutation {
         input: GenerateApiKeyInput,
     ) -> Result<Option<GenerateApiKeyPayload>> {
         let (shared, caller) = (ctx.shared(), ctx.caller());
+        caller.must_be_whole()?;
         let name = input.description.as_deref().filter(|name| !name.is_empty()).unwrap_or("key");
         let made = keyring::make(shared, caller, &caller.user, name, None).await?;
         let api_key = ApiKey { id: ids::encode("ApiKey", made.id), name: made.key, description: Some(name.to_owned()) };
@@ -210,7 +211,7 @@ async fn owner_of_key(shared: &Shared, caller: &Caller, key: i64) -> Result<Opti
     let Some(owner) = store::owner_of_key(&shared.database, key).await? else {
         return Ok(None);
     };
-    let is_open = owner == caller.user.id || caller.asker.is_admin;
+    let is_open = caller.is_self(owner) || caller.asker.is_admin;
     Ok(store::user_by_id(&shared.database, owner).await?.filter(|_| is_open))
 }
 

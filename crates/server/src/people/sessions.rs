@@ -89,6 +89,7 @@ async fn with_cookie(shared: &Shared, user: User, address: Address, mut response
         user: volley_plan::people::UserId(user.id),
         is_admin: user.is_admin,
         roles: std::collections::BTreeMap::new(),
+        scope: None,
     };
     let caller = Caller { user, asker, way: Way::Session(id), address: address.0 };
     audit(&mut write, &caller, "session.create", &caller.user.username, now).await?;

@@ -71,6 +71,8 @@ pub async fn caller_again(database: &Database, before: &Caller, now: Timestamp) 
              ON e.id = u.entity_id WHERE s.id = $1 AND s.expires_at > $2 AND u.deleted_at IS NULL",
             id,
         ),
+        // A launch follows nothing.
+        Way::Launch(_) => return Ok(None),
     };
     let Some(row) = database.maybe(sql, args![id, now]).await? else {
         return Ok(None);
@@ -81,7 +83,12 @@ pub async fn caller_again(database: &Database, before: &Caller, now: Timestamp) 
 
 async fn caller(database: &Database, row: &Row, way: Way) -> Result<Caller> {
     let user = user(row)?;
-    let asker = Asker { user: UserId(user.id), is_admin: user.is_admin, roles: roles_of(database, user.id).await? };
+    let asker = Asker {
+        user: UserId(user.id),
+        is_admin: user.is_admin,
+        roles: roles_of(database, user.id).await?,
+        scope: None,
+    };
     Ok(Caller { user, asker, way, address: None })
 }
 
@@ -321,7 +328,7 @@ pub async fn revoke_key(write: &mut Write, user: i64, key: i64, now: Timestamp) 
     Ok(write.run(sql, args![now, key, user]).await? > 0)
 }
 
-fn user(row: &Row) -> Result<User> {
+pub(super) fn user(row: &Row) -> Result<User> {
     Ok(User {
         id: row.get("id")?,
         username: row.get("username")?,

@@ -246,6 +246,7 @@ impl ProjectMutation {
         let path = Path { entity: entity.as_deref(), project: name.as_deref() };
         let inserted = project::find(shared, caller, path).await?.is_none();
         let made = project::ensure(shared, caller, path).await?;
+        caller.must(Deed::Curate, made.entity_id, format!("project `{}`", made.name))?;
         let views = input.views.as_ref().map(|views| views.0.as_str());
         let edit = store::Edit { description: input.description.as_deref(), access: input.access.as_deref(), views };
         let mut write = shared.database.write().await?;
@@ -268,7 +269,7 @@ impl ProjectMutation {
     ) -> Result<Option<RenameProjectPayload>> {
         let (shared, caller) = (ctx.shared(), ctx.caller());
         let path = Path::of(&input.entity_name, &input.old_project_name);
-        let found = project::expect(shared, caller, Deed::Log, path).await?;
+        let found = project::expect(shared, caller, Deed::Curate, path).await?;
         let name = &input.new_project_name;
         project::check_name(name)?;
         if found.name == project::REGISTRY || name == project::REGISTRY {
@@ -294,7 +295,7 @@ impl ProjectMutation {
         let id = input.id.as_deref().and_then(|id| ids::decode("Project", id)).ok_or_else(missing)?;
         let found = store::by_id(&shared.database, id).await?.filter(|found| caller.may_see(found.entity_id));
         let found = found.ok_or_else(missing)?;
-        caller.must(Deed::Log, found.entity_id, format!("project `{}`", found.name))?;
+        caller.must(Deed::Curate, found.entity_id, format!("project `{}`", found.name))?;
         let mut write = shared.database.write().await?;
         if !store::is_free_of_work(&mut write, found.id).await? {
             let message = format!("project `{}` has runs, sweeps or queues; hint: delete those first", found.name);

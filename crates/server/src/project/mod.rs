@@ -60,7 +60,7 @@ pub async fn find(shared: &Shared, caller: &Caller, path: Path<'_>) -> Result<Op
         return Ok(Some(found));
     }
     // Looking at something makes nothing, unless the one who looks could have made it.
-    if path.project() != REGISTRY || caller.must(Deed::Log, entity.id, "").is_err() {
+    if path.project() != REGISTRY || caller.must(Deed::Curate, entity.id, "").is_err() {
         return Ok(None);
     }
     // Agents refuse to start in an entity that has no registry.
@@ -85,6 +85,7 @@ pub async fn ensure(shared: &Shared, caller: &Caller, path: Path<'_>) -> Result<
         return Ok(found);
     }
     let name = path.project();
+    caller.must(Deed::Curate, entity.id, format!("entity `{}`", entity.name))?;
     check_name(name)?;
     make(shared, caller, &entity, name).await
 }

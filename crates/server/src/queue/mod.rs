@@ -67,6 +67,7 @@ impl Queue {
             maker: Some(UserId(self.user_id)),
             is_private: self.is_private(),
             grants: self.grants.clone(),
+            run: None,
         }
     }
 

@@ -14,7 +14,7 @@ use crate::events::{self, Event};
 use crate::fault::{Fault, Result};
 use crate::http::auth::Known;
 use crate::http::body::Sent;
-use crate::people::{self, Caller};
+use crate::people::{self, Caller, tokens};
 use crate::project::{self, Path as ProjectPath, Project};
 use crate::run::{self, names, upsert};
 use crate::{Shared, ids};
@@ -216,6 +216,20 @@ async fn make_run(write: &mut Write, project: &Project, item: &Item, name: &str,
     Ok(run.id)
 }
 
+/// A credential for the workload of an item that the agent has started on. It opens the item's run until this attempt is
+/// over, and is shown this once: an agent that lost it asks for another.
+pub async fn token(State(shared): State<Shared>, Known(caller): Known, Path(id): Path<String>) -> Result<Json<Value>> {
+    let lease = expect_item(&shared, &caller, Deed::Serve, &id).await?.1;
+    let (mut write, item) = mutation::lock(&shared, &id).await?;
+    let is_held = item.life.lease == lease && matches!(item.life.state, item::State::Claimed | item::State::Running);
+    if !is_held || item.run_id.is_none() {
+        return ok(false);
+    }
+    let token = tokens::make(&mut write, item.id, item.life.attempt, Timestamp::now()).await?;
+    write.commit().await?;
+    Ok(Json(json!({ "ok": true, "token": token })))
+}
+
 /// It did not fit: it waits at its old place.
 pub async fn release(
     State(shared): State<Shared>,
@@ -319,14 +333,23 @@ pub async fn end(
     Path(id): Path<String>,
     Sent(asked): Sent<Ended>,
 ) -> Result<Json<Value>> {
-    let lease = expect_item(&shared, &caller, Deed::Serve, &id).await?.1;
+    let (_, lease, queue) = expect_item(&shared, &caller, Deed::Serve, &id).await?;
     let wrong = || Fault::bad(format!("`{}` is no end; hint: finished, failed or stopped", asked.state));
     let end = End::named(&asked.state).ok_or_else(wrong)?;
     let stage = asked.stage.unwrap_or_else(|| "run".to_owned());
     let report = asked.message.map(|message| Report { message, stage, file_paths: asked.file_paths });
     let (mut write, item) = mutation::lock(&shared, &id).await?;
+    let now = Timestamp::now();
+    let refusal = report.as_ref().filter(|report| end == End::Failed && report.stage == "agent");
+    let refusal = refusal.filter(|_| !item.life.state.is_final()).map(|report| report.message.clone());
     let verdict = Verdict { end, exit_code: asked.exit_code, report };
-    let done = stop::end(&mut write, &item, lease, verdict, Timestamp::now()).await?;
+    let done = stop::end(&mut write, &item, lease, verdict, now).await?;
+    if let Some(refusal) = refusal.filter(|_| done) {
+        let entity = people::store::entity_by_id(&shared.database, queue.entity_id).await?;
+        let entity = entity.map(|entity| entity.name).unwrap_or_default();
+        let subject = format!("{entity}/{}/{}", queue.name, ids::encode("RunQueueItem", item.id).as_str());
+        events::audit_refusal(&mut write, item.user_id, &subject, &refusal, now).await?;
+    }
     finish(&shared, write, done).await
 }
 

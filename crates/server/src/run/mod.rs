@@ -84,7 +84,7 @@ pub async fn find(shared: &Shared, caller: &Caller, path: Path<'_>, name: &str) 
 pub async fn expect(shared: &Shared, caller: &Caller, deed: Deed, path: Path<'_>, name: &str) -> Result<Run> {
     let run = find(shared, caller, path, name).await?;
     let run = run.ok_or_else(|| Fault::missing(format!("run `{name}`")))?;
-    caller.must(deed, run.entity_id, format!("run `{}`", run.path()))?;
+    caller.must_for(deed, &run)?;
     Ok(run)
 }
 

@@ -11,7 +11,7 @@ use crate::Shared;
 use crate::database::Write;
 use crate::events::progress::Moved;
 use crate::fault::{Fault, Result, TRIES_MAX};
-use crate::http::auth::Known;
+use crate::http::auth::Recognised;
 use crate::http::{body, json};
 use crate::project::{self, Path};
 use crate::{events, file, queue};
@@ -67,13 +67,14 @@ impl Post {
 
 pub async fn receive(
     State(shared): State<Shared>,
-    Known(caller): Known,
+    Recognised(caller): Recognised,
     UrlPath((entity, project, run)): UrlPath<(String, String, String)>,
     headers: HeaderMap,
     sent: Bytes,
 ) -> Result<Response> {
     let post = Post::read(&body::plain(&headers, sent)?)?;
     let project = project::expect(&shared, &caller, Deed::Log, Path::of(&entity, &project)).await?;
+    caller.must_log(&project, &run)?;
     let writer = Writer::of(&headers);
     let mut received = keep(&shared, project.id, &run, &post, writer.as_ref()).await;
     for _ in 1..TRIES_MAX {

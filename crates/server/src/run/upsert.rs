@@ -55,6 +55,7 @@ pub async fn begin(shared: &Shared, caller: &Caller, begin: Begin<'_>) -> Result
         }
         None => names::new_id(),
     };
+    caller.must_log(&project, &name)?;
     let now = Timestamp::now();
     let fork = branch::fork_of(shared, project.id, &name, begin.edit.config.as_deref()).await?;
     let user = owner(shared, caller, &project, begin.on_behalf_of).await?;

@@ -56,7 +56,7 @@ impl SweepAgentMutation {
         let (shared, caller) = (ctx.shared(), ctx.caller());
         let missing = || Fault::missing(format!("sweep `{}`", input.sweep));
         let path = Path { entity: input.entity_name.as_deref(), project: input.project_name.as_deref() };
-        let project = project::expect(shared, caller, Deed::Log, path).await?;
+        let project = project::expect(shared, caller, Deed::Curate, path).await?;
         // A client names it by its name, or by its global id.
         let sweep = match ids::decode("Sweep", &input.sweep) {
             Some(id) => store::by_id(&shared.database, id).await?.filter(|sweep| sweep.project_id == project.id),
@@ -92,7 +92,7 @@ async fn expect(shared: &Shared, caller: &Caller, id: &str) -> Result<(Record, S
     let number = ids::decode("Agent", id).ok_or_else(missing)?;
     let agent = store::agent_by_id(&shared.database, number).await?.ok_or_else(missing)?;
     let sweep = store::by_id(&shared.database, agent.sweep_id).await?.ok_or_else(missing)?;
-    caller.must(Deed::Log, sweep.entity_id, "the sweep agent")?;
+    caller.must(Deed::Curate, sweep.entity_id, "the sweep agent")?;
     Ok((agent, sweep))
 }
 

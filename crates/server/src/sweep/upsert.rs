@@ -92,13 +92,14 @@ async fn expect(shared: &Shared, caller: &Caller, id: &str) -> Result<Record> {
     let missing = || Fault::missing("the sweep");
     let number = ids::decode("Sweep", id).ok_or_else(missing)?;
     let sweep = store::by_id(&shared.database, number).await?.ok_or_else(missing)?;
-    caller.must(Deed::Log, sweep.entity_id, "the sweep")?;
+    caller.must(Deed::Curate, sweep.entity_id, "the sweep")?;
     Ok(sweep)
 }
 
 async fn make(shared: &Shared, caller: &Caller, input: &UpsertSweepInput) -> Result<Record> {
     let path = Path { entity: input.entity_name.as_deref(), project: input.project_name.as_deref() };
     let project = project::ensure(shared, caller, path).await?;
+    caller.must(Deed::Curate, project.entity_id, "sweeps")?;
     let name = input.name.clone().unwrap_or_else(names::new_id);
     let mut write = shared.database.write().await?;
     let id = store::insert(&mut write, project.id, &name, caller.user.id, Timestamp::now()).await?;

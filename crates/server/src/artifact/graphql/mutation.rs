@@ -183,7 +183,7 @@ impl ArtifactMutation {
         input: DeleteArtifactInput,
     ) -> Result<Option<DeleteArtifactPayload>> {
         let (shared, caller) = (ctx.shared(), ctx.caller());
-        let artifact = expect(shared, caller, Deed::Log, &input.artifact_id).await?;
+        let artifact = expect(shared, caller, Deed::Curate, &input.artifact_id).await?;
         let has_aliases = !store::aliases_of(&shared.database, artifact.id).await?.is_empty();
         if has_aliases && !input.delete_aliases.unwrap_or(false) {
             return Err(Fault::conflict("the artifact has aliases; hint: delete it with delete_aliases=True"));
@@ -258,7 +258,10 @@ async fn create(ctx: &Context<'_>, input: &CreateArtifactInput) -> Result<Record
         return Ok(known);
     }
     let run = match &input.run_name {
-        Some(name) => run::store::by_name(&shared.database, project.id, name).await?.map(|run| run.id),
+        Some(name) => {
+            caller.must_log(&project, name)?;
+            run::store::by_name(&shared.database, project.id, name).await?.map(|run| run.id)
+        }
         None => None,
     };
     let aliases: Vec<&str> = input.aliases.iter().flatten().map(|alias| alias.alias.as_str()).collect();

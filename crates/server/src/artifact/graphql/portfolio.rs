@@ -141,7 +141,7 @@ impl PortfolioMutation {
         input: UnlinkArtifactInput,
     ) -> Result<Option<UnlinkArtifactPayload>> {
         let (shared, caller) = (ctx.shared(), ctx.caller());
-        let portfolio = expect_collection(shared, caller, Deed::Log, &input.portfolio_id).await?;
+        let portfolio = expect_collection(shared, caller, Deed::Curate, &input.portfolio_id).await?;
         let artifact = expect(shared, caller, Deed::See, &input.artifact_id).await?;
         if !portfolio.is_portfolio {
             return Err(Fault::bad("an artifact cannot be unlinked from its own collection; hint: delete it instead"));
@@ -271,7 +271,7 @@ async fn edit(
     client_mutation_id: Option<String>,
 ) -> Result<Option<ArtifactCollectionPayload>> {
     let shared = ctx.shared();
-    let found = expect_collection(shared, ctx.caller(), Deed::Log, id).await?;
+    let found = expect_collection(shared, ctx.caller(), Deed::Curate, id).await?;
     if name.as_deref().is_some_and(|name| !crate::artifact::is_name(name)) {
         return Err(Fault::bad(crate::artifact::NAME_HINT));
     }
@@ -300,7 +300,7 @@ async fn delete(
     client_mutation_id: Option<String>,
 ) -> Result<Option<ArtifactCollectionPayload>> {
     let (shared, caller) = (ctx.shared(), ctx.caller());
-    let found = expect_collection(shared, caller, Deed::Log, id).await?;
+    let found = expect_collection(shared, caller, Deed::Curate, id).await?;
     let now = Timestamp::now();
     let mut write = shared.database.write().await?;
     store::delete_collection(&mut write, found.id, now).await?;
@@ -326,7 +326,7 @@ async fn retag(
     change: impl FnOnce(&mut Vec<String>),
 ) -> Result<Option<CollectionTagsPayload>> {
     let shared = ctx.shared();
-    let project = project::expect(shared, ctx.caller(), Deed::Log, place).await?;
+    let project = project::expect(shared, ctx.caller(), Deed::Curate, place).await?;
     let found = store::collection_by_name(&shared.database, project.id, name).await?;
     let found = found.ok_or_else(|| Fault::missing(format!("collection `{name}`")))?;
     let mut tags = found.tag_list();

@@ -179,7 +179,7 @@ impl RunMutation {
     async fn delete_run(&self, ctx: &Context<'_>, input: DeleteRunInput) -> Result<Option<DeleteRunPayload>> {
         let (shared, caller) = (ctx.shared(), ctx.caller());
         let done = Ok(Some(DeleteRunPayload { client_mutation_id: input.client_mutation_id, success: Some(true) }));
-        let run = match run::expect_id(shared, caller, Deed::Log, &input.id).await {
+        let run = match run::expect_id(shared, caller, Deed::Curate, &input.id).await {
             Ok(run) => run,
             Err(fault) if fault.status == http::StatusCode::NOT_FOUND => return done,
             Err(fault) => return Err(fault),
