@@ -63,10 +63,14 @@ export function Chart({
     };
   }, [shape, isLog, isTime, isCount, unit]);
   useEffect(() => {
-    const shown = plot.current;
-    if (!shown) return;
-    if (shown.data !== data) shown.setData(data, range === null);
-    look(shown, range);
+    // Each chart is drawn in a task of its own: many that change at once do not stop the page.
+    const timer = setTimeout(() => {
+      const shown = plot.current;
+      if (!shown) return;
+      if (shown.data !== data) shown.setData(data, range === null);
+      look(shown, range);
+    });
+    return () => clearTimeout(timer);
   }, [data, range]);
   const summary = lines.map((line) => `${line.label}: ${number(line.y.findLast((value) => value !== null))}`).join(", ");
   return (

@@ -88,7 +88,7 @@ pub async fn list(
     for entity in &entities {
         for queue in queues::of_entity(database, entity.id).await? {
             if queue.is_open_to(&caller, Deed::See) {
-                work.learn(database, &entity.name, &queue, now).await?;
+                work.learn(database, &entity.name, &queue).await?;
             }
         }
         for row in of_entity(database, entity.id).await? {
@@ -141,7 +141,7 @@ struct Work {
 }
 
 impl Work {
-    async fn learn(&mut self, database: &Database, entity: &str, queue: &Queue, now: Timestamp) -> Result<()> {
+    async fn learn(&mut self, database: &Database, entity: &str, queue: &Queue) -> Result<()> {
         for item in items::held(database, queue.id).await? {
             let run = told::run_of(&item, entity);
             let run = run.map(|(entity, project, name)| json!({ "entity": entity, "project": project, "name": name }));
@@ -153,10 +153,9 @@ impl Work {
         }
         let waiting = items::first_waiting(database, queue.id, WAITING_MAX).await?;
         if !waiting.is_empty() {
-            let is_served = super::store::is_queue_served(database, queue.id, now).await?;
             let teller = Teller::new(database, queue, None).await?;
             for item in waiting {
-                self.queued.push(teller.waiting(&item, is_served).await?);
+                self.queued.push(teller.waiting(&item).await?);
             }
         }
         Ok(())

@@ -116,10 +116,10 @@ impl<'a> Teller<'a> {
     }
 
     /// What waits, with its place and its reason.
-    pub async fn waiting(&self, item: &Item, is_served: bool) -> Result<Value> {
+    pub async fn waiting(&self, item: &Item) -> Result<Value> {
         let mut told = self.short(item);
         told["name"] = item.spec()["name"].clone();
-        self.add_wait(&mut told, item, is_served).await?;
+        self.add_wait(&mut told, item).await?;
         Ok(told)
     }
 
