@@ -289,8 +289,10 @@ if [ "$stays" = --stay ]; then
 fi
 export KUBECONFIG=$VOLLEY_HOME/kubeconfig
 start_volley
+show kubectl create namespace wandb
+show "$volley" queue create volcano --file $example/queue.yaml
 # For half an hour: long enough to look around, and it can be stopped on the page.
-show "$volley" launch --queue default --docker-image host --project demo --name live-ranks --resource-args "$scratch/workers.yaml" \
+show "$volley" launch --queue volcano --docker-image host --project demo --name live-ranks --resource-args "$scratch/workers.yaml" \
     --entry-point "$PWD/.cache/wandb/bin/python $PWD/$example/launched.py 3600 0.5"
 state_of() { "$volley" run ls --project demo --output json | sed -n 's/.*"state": *"\([a-z]*\)".*/\1/p' | head -n 1; }
 wait_for running state_of

@@ -241,6 +241,9 @@ export async function startOurAgent(server, { entity = "alice", queue, key = ser
   };
 }
 
+/** A GPU's id: as odd as real ones, and the same every time. */
+const deviceOf = (number) => `GPU-${(((number + 1) * 2_654_435_761) >>> 0).toString(16).padStart(8, "0")}-20c8-ecc5-ce98`;
+
 /** Where the ranks of a gang are, as an agent notes it: two GPUs each, four ranks to a node. */
 export const seats = (ranks, phase = "Running") =>
   Array.from({ length: ranks }, (_, rank) => ({
@@ -251,7 +254,7 @@ export const seats = (ranks, phase = "Running") =>
     node: phase === "Pending" ? null : `gpu-node-${Math.floor(rank / 4) + 1}`,
     phase,
     gpus: 2,
-    devices: phase === "Pending" ? [] : [0, 1].map((gpu) => `GPU-${(rank * 2 + gpu).toString(16).padStart(8, "a")}-0000`),
+    devices: phase === "Pending" ? [] : [0, 1].map((gpu) => deviceOf(rank * 2 + gpu)),
   }));
 
 /** A cluster of some nodes with eight GPUs each; `holders` have the item's key and how many GPUs of which node. */
@@ -259,7 +262,7 @@ export function pictureOf({ nodes = 2, holders = [], waiting = [], events = [], 
   const draw = (number) => {
     const own = holders.filter(({ node }) => node === number);
     const gpus = Array.from({ length: 8 }, (_, gpu) => ({
-      id: `GPU-${(number * 8 + gpu).toString(16).padStart(8, "a")}-0000`,
+      id: deviceOf(number * 8 + gpu),
       held_by: [],
       utilisation_percent: usage === null ? null : Math.round(usage * (60 + 5 * gpu)),
       memory_used_mib: usage === null ? null : Math.round(usage * (40_000 + 9000 * gpu)),

@@ -94,7 +94,7 @@ test("the GPU queue of the tutorial is made, refuses five GPUs, takes two, and s
   await item.getByText("Running").waitFor();
   await item.getByRole("link").click();
   await heading(page, "sd1").waitFor();
-  await page.getByText("In the queue for").waitFor();
+  await page.getByText("In the queue", { exact: true }).waitFor();
   await page.getByRole("button", { name: "Stop" }).click();
   await page.getByRole("button", { name: "Stopping…" }).waitFor();
   await stream(server, { run: "sd1", exitcode: 255 });

@@ -28,7 +28,7 @@ export function TimelinePanel({ timeline, run }: { timeline: Timeline; run: stri
             <span className="step">{t.stages[stage.name]}</span>
             {stage.attempt > 1 && <span className="badge">{t.attempt(stage.attempt)}</span>}
             <span className="faint small">
-              <Duration from={stage.from} to={stage.until} />
+              <Duration from={stage.from} to={stage.until} isExact />
             </span>
             {stage.reason && <span className="wait">{stage.reason}</span>}
           </li>

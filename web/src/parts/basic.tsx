@@ -92,12 +92,15 @@ function relative(seconds: number, locale: string): string {
   return new Intl.RelativeTimeFormat(locale, { style: "narrow" }).format(-Math.floor(seconds / size), unit);
 }
 
-/** `1h 05m`, `3m 20s`, `12s`. */
-export function Duration({ from, to }: { from: string | null | undefined; to?: string | null | undefined }) {
+type DurationProps = { from: string | null | undefined; to?: string | null | undefined; isExact?: boolean };
+
+/** `1h 05m`, `3m 20s`, `12s`; `0.4s` where moments count. */
+export function Duration({ from, to, isExact = false }: DurationProps) {
   const time = useNow();
   if (!from) return <span className="faint">–</span>;
   const end = to ? new Date(to).getTime() : time;
-  return <span className="number">{durationText((end - new Date(from).getTime()) / 1000)}</span>;
+  const seconds = Math.max(0, (end - new Date(from).getTime()) / 1000);
+  return <span className="number">{isExact && to && seconds < 10 ? `${seconds.toFixed(1)}s` : durationText(seconds)}</span>;
 }
 
 export function durationText(seconds: number): string {

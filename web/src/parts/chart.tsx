@@ -1,5 +1,5 @@
 /** Line charts by uPlot: drag to zoom, double click to see all again; cursors of one page move together. */
-import { useEffect, useMemo, useRef } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { useText } from "../text";
@@ -29,11 +29,14 @@ export function Chart({
   smoothing = 0,
   isTime = false,
   unit = "",
-  range = null,
-  onRange,
+  range: given = null,
+  onRange: tell,
   isCount = false,
 }: Props) {
   const t = useText();
+  // Charts that are looked at together are told which part; one that stands alone knows by itself.
+  const [own, setOwn] = useState<Range>(null);
+  const [range, onRange] = tell ? [given, tell] : [own, setOwn];
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>(null);
   const data = useMemo(() => join(lines, smoothing, isLog), [lines, smoothing, isLog]);
@@ -44,7 +47,7 @@ export function Chart({
     if (!box.current) return;
     const made = new uPlot(
       options(JSON.parse(shape), { isLog, isTime, isCount, unit, width: box.current.clientWidth }, (next) =>
-        latest.current.onRange?.(next),
+        latest.current.onRange(next),
       ),
       latest.current.data,
       box.current,
@@ -60,10 +63,14 @@ export function Chart({
     };
   }, [shape, isLog, isTime, isCount, unit]);
   useEffect(() => {
-    const shown = plot.current;
-    if (!shown) return;
-    if (shown.data !== data) shown.setData(data, range === null);
-    look(shown, range);
+    // Each chart is drawn in a task of its own: many that change at once do not stop the page.
+    const timer = setTimeout(() => {
+      const shown = plot.current;
+      if (!shown) return;
+      if (shown.data !== data) shown.setData(data, range === null);
+      look(shown, range);
+    });
+    return () => clearTimeout(timer);
   }, [data, range]);
   const summary = lines.map((line) => `${line.label}: ${number(line.y.findLast((value) => value !== null))}`).join(", ");
   return (
