@@ -14,6 +14,21 @@ const parse = (text: string) => parseDocument(text, { prettyErrors: false });
 export const toText = (value: unknown, language: Language = "yaml"): string =>
   language === "json" ? JSON.stringify(value, null, 2) : stringify(value, { lineWidth: 0 });
 
+/** What people look for first in a manifest, and what is long and seldom read. */
+const [FIRST, LAST] = [
+  ["apiVersion", "kind", "metadata", "name", "image", "command", "args", "resources"],
+  ["env", "status"],
+];
+
+/** The same value with its keys in the order in which manifests are read. */
+export function inReadingOrder(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(inReadingOrder);
+  if (typeof value !== "object" || value === null) return value;
+  const rank = (key: string) => (FIRST.includes(key) ? FIRST.indexOf(key) : LAST.includes(key) ? 99 : 50);
+  const sorted = Object.entries(value).sort(([one], [other]) => rank(one) - rank(other));
+  return Object.fromEntries(sorted.map(([key, inner]) => [key, inReadingOrder(inner)]));
+}
+
 /** The value of a text, or null if it cannot be read. */
 export function toValue(text: string): { value: unknown } | null {
   const document = parse(text);

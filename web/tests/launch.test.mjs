@@ -105,10 +105,7 @@ test("the preview says what keeps a launch from being submitted", async () => {
   const shown = page.getByRole("region", { name: "What would be submitted" });
   await shown.getByText("`gpus` has no default and needs a value").waitFor();
   await page.getByLabel("gpus").fill("3");
-  await shown
-    .getByText("nvidia.com/gpu: 3")
-    .waitFor({ timeout: 10000 })
-    .catch(() => page.screenshot({ path: "/tmp/weba-dbg.png" }));
+  await shown.getByText("nvidia.com/gpu: 3").waitFor();
   await close(page);
 });
 

@@ -143,7 +143,7 @@ test("an unquoted variable is marked, and mended by one click", async () => {
   const mark = page.locator(".cm-lintRange-error").first();
   await mark.waitFor();
   await mark.hover();
-  await page.getByRole("button", { name: "Fix", exact: true }).first().click();
+  await page.getByRole("button", { name: /Action: Fix/ }).click();
   await page.getByText("1 template variable found").waitFor();
   await page.getByRole("button", { name: "Cancel" }).click();
   await close(page);

@@ -38,6 +38,8 @@ test("a team is made, somebody is added as a viewer, then a member, then taken o
   assert.equal(await bob.getByRole("button", { name: "Launch", exact: true }).count(), 0);
 
   await admin.getByLabel("Role of bob").selectOption("member");
+  // The choice shows once the server has it.
+  await admin.locator("select:has(option[value=member]:checked)").and(admin.getByLabel("Role of bob")).waitFor();
   await bob.reload();
   await bob.getByRole("button", { name: "Launch", exact: true }).first().click();
   await bob.getByRole("textbox", { name: "Image" }).fill("train:1");

@@ -73,7 +73,7 @@ test("a GPU queue is made, refuses five GPUs, runs with two, and what runs is st
   await page.getByRole("link", { name: "Queues", exact: true }).click();
   await page.getByRole("link", { name: /minikube/ }).click();
   await item.getByRole("button", { name: "Stop two-gpus" }).click();
-  await item.getByText("Stopped").waitFor();
+  await item.getByText("Stopped", { exact: true }).waitFor();
   await item.getByRole("button", { name: "Stop two-gpus" }).waitFor({ state: "detached" });
   await close(page);
 });

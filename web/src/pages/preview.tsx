@@ -2,7 +2,7 @@
 import { useMemo } from "react";
 import { Away } from "../api/client";
 import { usePreview } from "../api/judge";
-import { toText } from "../documents";
+import { inReadingOrder, toText } from "../documents";
 import { Editor } from "../parts/editor";
 import { Icon } from "../parts/icon";
 import { useText } from "../text";
@@ -15,7 +15,7 @@ export function Preview({ wanted, hint }: { wanted: object | null; hint?: string
     // What the work needs beside it is submitted first, and read last.
     const isAside = (object: unknown) => Number((object as { kind?: unknown } | null)?.kind === "Secret");
     const objects = [...(data?.objects ?? [])].sort((one, other) => isAside(one) - isAside(other));
-    return objects.map((object) => toText(object)).join("---\n");
+    return objects.map((object) => toText(inReadingOrder(object))).join("---\n");
   }, [data]);
   // It is told quietly: whoever submits is told aloud.
   const problems = error ? [error instanceof Away ? t.away : error.message] : (data?.problems ?? []);

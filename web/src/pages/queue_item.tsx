@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { send } from "../api/client";
 import type { Item, QueueRow } from "../api/generated";
-import { toText } from "../documents";
+import { inReadingOrder, toText } from "../documents";
 import { Ago, Answer, Button, Duration, durationText, Facts, State } from "../parts/basic";
 import { Drawer } from "../parts/drawer";
 import { Editor } from "../parts/editor";
@@ -76,7 +76,7 @@ function Details({ queue, item, standing, told }: DetailsProps) {
   const t = useText();
   const spec = specOf(item);
   const values = Object.entries((item.templateVariableValues ?? {}) as Record<string, unknown>);
-  const submitted = useMemo(() => (told.manifest ? toText(told.manifest) : null), [told]);
+  const submitted = useMemo(() => (told.manifest ? toText(inReadingOrder(told.manifest)) : null), [told]);
   const pushed = useMemo(() => toText(told.spec), [told]);
   return (
     <>

@@ -375,7 +375,7 @@ mod laws {
 #[test]
 fn a_finding_can_be_mended_alone() {
     let told = at("spec:\n  replicas: {{n}}\n  backOffLimit: 0\n", 2, 13, "G-12");
-    assert_eq!(told.edits, [Change { from: (2, 13), to: (2, 18), text: "'{{n}}'".to_owned() }]);
+    assert_eq!(told.edits, [Change { from: (2, 13), to: (2, 18), text: "\"{{n}}\"".to_owned() }]);
     // What stands in a text that was mended first can only be mended with it.
     let later = check("spec:\n\ttemplate: {}\n  backOffLimit: 0\n", &Facts::default());
     assert!(later.findings.iter().filter(|found| found.code == "G-07").all(|found| found.edits.is_empty()));

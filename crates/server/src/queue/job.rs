@@ -1,6 +1,7 @@
 //! The job that a spec names: that it exists, and that its inputs fit the schema that it brings.
 
 use crate::Shared;
+use crate::artifact::manifest::hex_of;
 use crate::artifact::{Artifact, members, split_name, store, version_of};
 use crate::fault::{Fault, Result};
 use crate::people::Caller;
@@ -62,7 +63,9 @@ pub async fn document(shared: &Shared, caller: &Caller, spec: &Value) -> Result<
     let artifact = artifact(shared, caller, spec, name).await?;
     let missing = || Fault::missing(format!("the file of job `{name}`"));
     let entry = store::entry_by_name(&shared.database, artifact.id, FILE).await?.ok_or_else(missing)?;
-    let key = store::blob_key(entry.birth_id.unwrap_or(artifact.id), &entry.digest);
+    // Manifests have digests in base64, keys have them in hex.
+    let md5 = hex_of(&entry.digest).ok_or_else(missing)?;
+    let key = store::blob_key(entry.birth_id.unwrap_or(artifact.id), &md5);
     let bytes = shared.blobs.read(&key).await.map_err(|_| missing())?;
     serde_json::from_slice(&bytes).map(Some).map_err(|_| missing())
 }
