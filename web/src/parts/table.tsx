@@ -1,6 +1,6 @@
 /** Tables of any length: only rows near the window are in the page. On a phone each row is a card. */
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
-import { type ReactNode, useMemo, useRef, useState } from "react";
+import { type ReactNode, useCallback, useMemo, useRef, useState } from "react";
 import { useText } from "../text";
 import { Icon } from "./icon";
 
@@ -34,12 +34,14 @@ export function Table<Row>({ label, columns, rows, id, text, tools }: Props<Row>
   const [wanted, setWanted] = useState("");
   const [order, setOrder] = useState<{ column: number; sign: 1 | -1 } | null>(null);
   const shown = useMemo(() => arrange(rows, columns, order, text, wanted), [rows, columns, order, text, wanted]);
+  // The same function while the rows are the same: another one has all of them measured again.
+  const key = useCallback((index: number) => id(shown[index] as Row), [shown, id]);
   const body = useRef<HTMLTableSectionElement>(null);
   const virtual = useWindowVirtualizer({
     count: shown.length,
     estimateSize: () => ROW_HEIGHT,
     overscan: 12,
-    getItemKey: (index) => id(shown[index] as Row),
+    getItemKey: key,
     scrollMargin: body.current?.offsetTop ?? 0,
   });
   const items = virtual.getVirtualItems();
