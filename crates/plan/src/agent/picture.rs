@@ -184,7 +184,7 @@ fn draw_node(node: &Value, seen: &Seen<'_>) -> Node {
         (true, false) => "ready",
     };
     let share = |resource: &str, unit: fn(Quantity) -> i64| {
-        let total = amount(&node["status"]["allocatable"][resource]).map_or(0, |all| unit(all));
+        let total = amount(&node["status"]["allocatable"][resource]).map_or(0, unit);
         Share { held: own.iter().map(|pod| promised(pod, resource, unit)).sum(), total }
     };
     Node {
@@ -213,7 +213,7 @@ fn promised(pod: &Value, resource: &str, unit: fn(Quantity) -> i64) -> i64 {
         let resources = &container["resources"];
         amount(&resources["requests"][resource]).or_else(|| amount(&resources["limits"][resource]))
     };
-    containers(pod).filter_map(asked).map(|asked| unit(asked)).sum()
+    containers(pod).filter_map(asked).map(unit).sum()
 }
 
 fn holder(pod: &Value) -> Holder {
