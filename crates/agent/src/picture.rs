@@ -174,7 +174,7 @@ impl View {
             let labels = &node["metadata"]["labels"];
             labels["nvidia.com/gpu.product"].is_string() && labels["volley.dev/fake-gpus"].is_null()
         };
-        self.all("Node").iter().any(|node| is_real(&node))
+        self.all("Node").iter().any(is_real)
     }
 
     fn draw(&self, metrics: &[Value]) -> Picture {

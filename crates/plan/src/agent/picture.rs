@@ -184,7 +184,7 @@ fn draw_node(node: &Value, seen: &Seen<'_>) -> Node {
         (true, false) => "ready",
     };
     let share = |resource: &str, unit: fn(Quantity) -> i64| {
-        let total = amount(&node["status"]["allocatable"][resource]).map_or(0, &unit);
+        let total = amount(&node["status"]["allocatable"][resource]).map_or(0, unit);
         Share { held: own.iter().map(|pod| promised(pod, resource, unit)).sum(), total }
     };
     Node {

@@ -135,7 +135,7 @@ mod tests {
         };
         let mut notes = Vec::new();
         let core = Limit { name: "core", soft: 0, hard: 0 };
-        assert_eq!(asked(json!({}), &mut notes).unwrap().limits, [core.clone()]);
+        assert_eq!(asked(json!({}), &mut notes).unwrap().limits, std::slice::from_ref(&core));
         let config = json!({"ulimit": ["nofile=10:20", "cpu=-1"], "image": "x", "builder": {}});
         let limits = asked(config, &mut notes).unwrap().limits;
         let nofile = Limit { name: "nofile", soft: 10, hard: 20 };
