@@ -280,7 +280,9 @@ fn a_cluster_is_shown_once_to_those_who_may_see_it_and_names_only_what_they_may_
         assert_eq!(cluster["picture"]["events"].as_array().map(Vec::len), Some(2));
         desk.push(2);
         let waits = rest_plain(&desk, &format!("GET /api/v1/clusters?entity={TEAM}"));
-        assert_eq!((&waits["queued"][0]["queue"], &waits["queued"][0]["queue_place"]), (&json!("work"), &json!(1)));
+        // Another queue of the team has something that waits, too.
+        let own = waits["queued"].as_array().expect("items").iter().find(|item| item["queue"] == "work");
+        assert_eq!(own.map(|item| &item["queue_place"]), Some(&json!(1)), "{waits}");
         let stranger = send(&desk.world.running, &desk.world.bob, &format!("GET /api/v1/clusters?entity={TEAM}"), "");
         assert_eq!(stranger.json(), json!({ "clusters": [], "queued": [] }));
     }
