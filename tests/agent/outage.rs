@@ -101,7 +101,7 @@ fn connections_that_are_cut_again_and_again_lose_no_line_and_no_item() {
     let mut site = Site::start();
     make_queues(&site);
     fs::write(site.ledger.join("go"), "").unwrap();
-    let proxy = Proxy::to(&site.client.url().to_owned());
+    let proxy = Proxy::to(site.client.url());
     site.add_agent(&KINDS, &proxy.address);
     let script = TALK.replace("LINES", &LINES.to_string());
     let ids: Vec<String> = (0..6).map(|n| site.submit(KINDS[n % 3], &format!("cut-{n}"), &script)).collect();

@@ -83,7 +83,8 @@ fn evicted_work_is_tried_again_as_the_same_run_and_fails_after_the_last_attempt(
         assert_eq!(item.priority, 1, "as it was submitted");
         runs.push(name);
         let own = site.pods(&item);
-        let job = own.iter().find(|pod| pod["metadata"]["labels"]["volley.dev/attempt"] == attempt.to_string());
+        let label = json!(attempt.to_string());
+        let job = own.iter().find(|pod| pod["metadata"]["labels"]["volley.dev/attempt"] == label);
         names.push(job.unwrap()["metadata"]["labels"]["batch.kubernetes.io/job-name"].to_string());
         evict(&site, &item);
     }
