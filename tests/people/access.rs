@@ -48,9 +48,8 @@ fn seen_by(world: &World, key: &str, schema: &Schema) -> Vec<(String, Value)> {
 fn still(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
-            let keep = fields
-                .into_iter()
-                .filter(|(name, _)| !["heartbeatAt", "oldestPendingSeconds"].contains(&name.as_str()));
+            let rises = ["heartbeatAt", "oldestPendingSeconds", "overTime", "runSeconds"];
+            let keep = fields.into_iter().filter(|(name, _)| !rises.contains(&name.as_str()));
             Value::Object(keep.map(|(name, value)| (name, still(value))).collect())
         }
         Value::Array(list) => list.into_iter().map(still).collect(),

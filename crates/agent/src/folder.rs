@@ -6,9 +6,13 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Agents of one folder that run at the same time.
 const AGENTS_MAX: usize = 64;
+/// How long an agent that was killed may still seem to use its folder.
+const CLAIM_TIMEOUT: Duration = Duration::from_millis(500);
+const CLAIM_PAUSE: Duration = Duration::from_millis(5);
 
 pub struct Folder {
     pub path: PathBuf,
@@ -27,18 +31,31 @@ pub struct Identity {
 
 impl Folder {
     /// Claims the first folder that no other agent uses.
-    pub fn claim(root: &Path) -> io::Result<Folder> {
-        for number in 1..=AGENTS_MAX {
-            let path = root.join(number.to_string());
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
-            let lock = File::create(path.join("lock"))?;
-            match lock.try_lock() {
-                Ok(()) => return Ok(Folder { path, _lock: lock }),
-                Err(fs::TryLockError::WouldBlock) => (),
-                Err(fs::TryLockError::Error(error)) => return Err(error),
+    pub async fn claim(root: &Path) -> io::Result<Folder> {
+        let began = Instant::now();
+        loop {
+            let is_last = began.elapsed() > CLAIM_TIMEOUT;
+            // Others only once the first is in use for good: a restart must find its own.
+            for number in 1..=if is_last { AGENTS_MAX } else { 1 } {
+                if let Some(folder) = Folder::try_claim(root.join(number.to_string()))? {
+                    return Ok(folder);
+                }
             }
+            if is_last {
+                return Err(io::Error::other(format!("{AGENTS_MAX} agents use `{}` already", root.display())));
+            }
+            tokio::time::sleep(CLAIM_PAUSE).await;
         }
-        Err(io::Error::other(format!("{AGENTS_MAX} agents use `{}` already", root.display())))
+    }
+
+    fn try_claim(path: PathBuf) -> io::Result<Option<Folder>> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
+        let lock = File::create(path.join("lock"))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Some(Folder { path, _lock: lock })),
+            Err(fs::TryLockError::WouldBlock) => Ok(None),
+            Err(fs::TryLockError::Error(error)) => Err(error),
+        }
     }
 
     /// Whether an agent works in one of them.
@@ -67,15 +84,15 @@ impl Folder {
 mod tests {
     use super::*;
 
-    #[test]
-    fn two_agents_do_not_share_a_folder_and_a_restart_finds_its_own() {
+    #[tokio::test]
+    async fn two_agents_do_not_share_a_folder_and_a_restart_finds_its_own() {
         let root = tempfile::tempdir().unwrap();
-        let first = Folder::claim(root.path()).unwrap();
-        let second = Folder::claim(root.path()).unwrap();
+        let first = Folder::claim(root.path()).await.unwrap();
+        let second = Folder::claim(root.path()).await.unwrap();
         assert_ne!(first.path, second.path);
         let own = |path: &str| Identity { url: path.into(), entity: "e".into(), queues: vec![], agent: "a".into() };
         first.keep(&own("one")).unwrap();
         drop(first);
-        assert_eq!(Folder::claim(root.path()).unwrap().identity(), Some(own("one")));
+        assert_eq!(Folder::claim(root.path()).await.unwrap().identity(), Some(own("one")));
     }
 }

@@ -148,7 +148,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AgentE
 
 async fn begin(options: Options) -> Result<Shell, AgentError> {
     let failed = |source| AgentError::Folder { path: options.folder.clone(), source };
-    let folder = Folder::claim(&options.folder).map_err(failed)?;
+    let folder = Folder::claim(&options.folder).await.map_err(failed)?;
     let ((identity, queues), desk) = meet(&options, &folder).await?;
     let Options { config, wanted, client, key, workload_url, cluster, makes_namespaces, health, .. } = options;
     let keys: Arc<Queue<Key>> = Arc::default();

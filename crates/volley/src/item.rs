@@ -177,8 +177,8 @@ fn reasons(item: &Item) -> Vec<String> {
     }
     for row in item.place.as_array().into_iter().flatten() {
         let word = |field: &str| row[field].as_str().unwrap_or("-").to_owned();
-        let rank = row["rank"].as_u64().map_or_else(|| "-".to_owned(), |rank| rank.to_string());
-        told.push(format!("rank {rank}: pod {} on {}", word("pod"), word("node")));
+        let rank = row["rank"].as_u64().map_or_else(String::new, |rank| format!("rank {rank}: "));
+        told.push(format!("{rank}pod {} on {}", word("pod"), word("node")));
     }
     told.extend(item.warnings.iter().map(|warning| format!("warning: {}", warning.message)));
     told

@@ -201,7 +201,7 @@ fn stop(seen: &Seen) -> Plan {
     }
     match &seen.workload {
         Some(workload) if !workload.is_being_deleted || seen.strays > 0 => Plan::of([Deed::Delete]),
-        _ if seen.pods > 0 => Plan::wait(format!("{} pods are stopping", seen.pods)),
+        _ if seen.pods > 0 => Plan::wait(stopping(seen.pods)),
         Some(_) => Plan::of([Deed::Stopped, Deed::Release, Deed::Sweep]),
         None if seen.image == Image::Building => Plan::of([Deed::CancelBuild, Deed::Stopped, Deed::Sweep]),
         None => Plan::of([Deed::Stopped, Deed::Sweep]),
@@ -266,13 +266,20 @@ fn preempted(seen: &Seen) -> Plan {
     settle(Deed::Fail { stage: Stage::Run, reason })
 }
 
+fn stopping(pods: usize) -> String {
+    match pods {
+        1 => "1 pod is stopping".to_owned(),
+        _ => format!("{pods} pods are stopping"),
+    }
+}
+
 /// Gone by our own verdict, by the cluster's, or by somebody's hand.
 fn deleted(seen: &Seen, workload: &Workload) -> Plan {
     if seen.strays > 0 {
         return Plan::of([Deed::Delete]);
     }
     if seen.pods > 0 {
-        return Plan::wait(format!("{} pods are stopping", seen.pods));
+        return Plan::wait(stopping(seen.pods));
     }
     match (&workload.verdict, workload.state) {
         (Some(reason), _) => settle(Deed::Fail { stage: Stage::Agent, reason: reason.clone() }),

@@ -143,7 +143,7 @@ fn stopped_is_said_when_nothing_runs_any_more() {
     let mut stopping = asked(running(State::Running));
     stopping.workload.as_mut().unwrap().is_being_deleted = true;
     let waiting = plan(&stopping, &Timers::default(), at(0));
-    assert_eq!((waiting.deeds.len(), waiting.waits_for.as_deref()), (0, Some("1 pods are stopping")));
+    assert_eq!((waiting.deeds.len(), waiting.waits_for.as_deref()), (0, Some("1 pod is stopping")));
     stopping.pods = 0;
     assert_eq!(deeds(&stopping, 0), [Deed::Stopped, Deed::Release, Deed::Sweep]);
     stopping.workload = None;

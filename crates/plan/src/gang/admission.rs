@@ -49,7 +49,6 @@ impl Round<'_> {
             self.ledger.enter(ask.queue, |account| &mut account.inqueue, &outstanding(least, &ask.held));
             self.placement.admit.push(ask.gang.key.clone());
             self.asks[at].is_in = true;
-            self.has_late |= self.has_told;
         }
         refusal
     }

@@ -20,7 +20,7 @@ use super::why::WaitingOn;
 use super::{Bind, Member, Placement, Waiting};
 use jiff::Timestamp;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub struct Round<'a> {
     pub asks: Vec<Ask<'a>>,
     pub placement: Placement,
     pub reservations: Vec<Reservation>,
-    lines: BTreeMap<usize, BinaryHeap<Reverse<Rank>>>,
+    lines: BTreeMap<usize, BTreeSet<Rank>>,
     /// By gang: how many that wait are older.
     ages: Vec<u32>,
     /// What gangs hear, by their place among those that ask.
@@ -58,16 +58,14 @@ pub struct Round<'a> {
     due: BTreeMap<usize, BTreeSet<usize>>,
     pub claimed: BTreeSet<PodId>,
     pub door: Door,
+    /// Gangs that wait; what queues lose by evictions.
+    told: BTreeSet<usize>,
     /// Gangs that lose their minimum, and for whom.
     pub evicted: BTreeMap<GangId, Key>,
     /// Gangs for which nobody makes room: what is freed would go to the more important of them first.
     pub unserved: Vec<usize>,
-    /// Somebody was told to wait in this pass; after that something was placed, or somebody let in.
-    pub has_told: bool,
-    pub has_late: bool,
     /// Room is kept for the first gang that waits.
     pub has_head: bool,
-    /// What queues lose by evictions.
     pub lost: Vec<(usize, Amounts)>,
     /// Pods that are evicted in this pass, and for whom; where room is made in this pass.
     pub evicting: BTreeMap<PodId, Key>,
@@ -113,10 +111,9 @@ impl<'a> Round<'a> {
             due: BTreeMap::new(),
             claimed: BTreeSet::new(),
             door: Door::default(),
+            told: BTreeSet::new(),
             evicted: BTreeMap::new(),
             unserved: Vec::new(),
-            has_told: false,
-            has_late: false,
             has_head: false,
             lost: Vec::new(),
             evicting: BTreeMap::new(),
@@ -189,26 +186,21 @@ impl<'a> Round<'a> {
         let all: Vec<usize> = (0..self.asks.len()).collect();
         let mut has_news = self.pass(&all);
         for _ in 1..PASSES_MAX {
-            let again = self.told();
-            if !has_news || again.is_empty() {
+            if !has_news || self.told.is_empty() {
                 break;
             }
+            let again: Vec<usize> = self.told.iter().copied().collect();
             has_news = self.pass(&again);
         }
         for _ in 0..PASSES_MAX {
             if !self.foresee() {
                 break;
             }
-            let again = self.told();
+            let again: Vec<usize> = self.told.iter().copied().collect();
             self.pass(&again);
         }
         self.place_light();
         self.tell()
-    }
-
-    /// Gangs that wait.
-    fn told(&self) -> Vec<usize> {
-        (0..self.asks.len()).filter(|at| self.verdicts[*at].is_some()).collect()
     }
 
     fn tell(mut self) -> Placement {
@@ -235,16 +227,13 @@ impl<'a> Round<'a> {
         self.asks[at] = Ask { is_in, ..ask };
     }
 
-    /// Everybody of them has a turn; whether those who wait may hear something else now.
-    ///
-    /// Not if all that was placed or let in was so before the first of them was told.
+    /// Everybody of them has a turn; whether anything was placed.
     fn pass(&mut self, asks: &[usize]) -> bool {
         let bound = self.placement.bind.len();
         self.begin_pass();
         let mut line = asks.to_vec();
         self.serve_nominated(&mut line, false);
-        let ripe = self.ripe(&line);
-        if let Some(place) = ripe {
+        if let Some(place) = self.ripe(&line) {
             let at = line.remove(place);
             self.turn(at);
         }
@@ -256,10 +245,8 @@ impl<'a> Round<'a> {
                 self.turn(at);
             }
         }
-        // Another may be ripe now, and others borrow.
-        let is_out_of_line = ripe.is_some() || !self.borrowers.is_empty();
         self.lend();
-        self.has_late || (is_out_of_line && self.placement.bind.len() > bound)
+        self.placement.bind.len() > bound
     }
 
     /// Where in the line the gang is that has waited longest, if that is too long for one that could run.
@@ -294,10 +281,10 @@ impl<'a> Round<'a> {
     fn foresee(&mut self) -> bool {
         let knew = |(pod, node): (&PodId, &Arc<str>)| self.room.nominated(*pod) == Some(node);
         let is_known = self.nominations.iter().all(knew);
-        let told = self.told();
-        let mut pods = told.iter().filter(|at| self.asks[**at].is_nominated).flat_map(|at| &self.asks[*at].pods);
-        let is_over = pods.any(|pod| self.room.nominated(*pod).is_some() && !self.nominations.contains_key(pod));
-        if told.is_empty() || (self.evicting.is_empty() && is_known && !is_over) {
+        let told = self.told.iter().flat_map(|at| &self.asks[*at].pods);
+        let is_over =
+            told.into_iter().any(|pod| self.room.nominated(*pod).is_some() && !self.nominations.contains_key(pod));
+        if self.told.is_empty() || (self.evicting.is_empty() && is_known && !is_over) {
             return false;
         }
         let losers: BTreeSet<GangId> = self.evicting.keys().filter_map(|pod| self.snapshot.pods[*pod].gang).collect();
@@ -305,7 +292,7 @@ impl<'a> Round<'a> {
         self.room.nominate(std::mem::take(&mut self.nominations));
         self.evictions = self.placement.evict.len();
         self.lost.clear();
-        for at in told {
+        for at in self.told.clone() {
             if losers.contains(&self.asks[at].id) {
                 self.ask_anew(at);
             } else {
@@ -333,12 +320,12 @@ impl<'a> Round<'a> {
         self.heads.clear();
         self.evicted.clear();
         self.unserved.clear();
-        (self.has_told, self.has_late, self.has_head) = (false, false, false);
+        self.has_head = false;
         self.claimed.clear();
         self.tried.clear();
         self.searches = SEARCHES_MAX;
         self.generation += 1;
-        for at in self.told() {
+        for at in std::mem::take(&mut self.told) {
             self.verdicts[at] = None;
             self.asks[at].has_begun = false;
         }
@@ -362,7 +349,7 @@ impl<'a> Round<'a> {
 
     fn line_up(&mut self, at: usize) {
         let rank = self.rank(at);
-        self.lines.entry(self.asks[at].queue).or_default().push(Reverse(rank));
+        self.lines.entry(self.asks[at].queue).or_default().insert(rank);
     }
 
     /// Gangs for which room is being made come before all others, but for more important ones of their queue: what was
@@ -419,7 +406,7 @@ impl<'a> Round<'a> {
     fn defer(&mut self, at: usize) {
         self.borrowers.push(at);
         let line = self.lines.remove(&self.asks[at].queue).unwrap_or_default();
-        self.borrowers.extend(line.into_iter().map(|Reverse((_, _, at))| at));
+        self.borrowers.extend(line.into_iter().map(|(_, _, at)| at));
     }
 
     /// Queues go first in which somebody who would not borrow stands behind one who would: they would take back what the
@@ -440,7 +427,7 @@ impl<'a> Round<'a> {
             self.turn(at);
         }
         let lines = std::mem::take(&mut self.lines).into_values();
-        let mut rest: Vec<usize> = lines.flatten().map(|Reverse((_, _, at))| at).collect();
+        let mut rest: Vec<usize> = lines.flatten().map(|(_, _, at)| at).collect();
         self.serve_nominated(&mut rest, true);
         rest.into_iter().for_each(|at| self.line_up(at));
         while let Some(at) = self.next() {
@@ -452,7 +439,7 @@ impl<'a> Round<'a> {
     fn next(&mut self) -> Option<usize> {
         let queue = if self.lines.len() > 1 { self.first_queue()? } else { *self.lines.keys().next()? };
         let line = self.lines.get_mut(&queue)?;
-        let Reverse((_, _, at)) = line.pop()?;
+        let (_, _, at) = line.pop_first()?;
         if line.is_empty() {
             self.lines.remove(&queue);
         }
@@ -466,9 +453,7 @@ impl<'a> Round<'a> {
                 *known = (self.generation, self.ledger.share(*queue));
             }
         }
-        let oldest = |line: &BinaryHeap<Reverse<Rank>>| {
-            line.peek().map_or(i64::MAX, |Reverse((_, _, at))| self.asks[*at].group.created)
-        };
+        let oldest = |line: &BTreeSet<Rank>| line.first().map_or(i64::MAX, |rank| self.asks[rank.2].group.created);
         let rank = |queue: usize, line| {
             (!self.due.contains_key(&queue), self.ledger.rank(queue, self.shares[&queue].1, oldest(line)))
         };
@@ -479,7 +464,7 @@ impl<'a> Round<'a> {
         let ask = &self.asks[at];
         let pods = ask.pods.len() + ask.gated;
         self.verdicts[at] = Some(Waiting { on, pods, has_minimum: ask.is_ready() });
-        self.has_told = true;
+        self.told.insert(at);
     }
 
     /// Whether the gang takes its turn: it is let in, and there is something to place.
@@ -603,7 +588,6 @@ impl<'a> Round<'a> {
     /// Keeps what has been put since `start`.
     pub fn commit(&mut self, at: usize, start: usize, domain: Option<String>) {
         self.generation += 1;
-        self.has_late |= self.has_told;
         let ask = &mut self.asks[at];
         let mut placed = Vec::new();
         let mut taken = Amounts::new();

@@ -21,7 +21,7 @@ use std::fs::File;
 use std::path::Path;
 use std::str::FromStr as _;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Readers beside the one writer; more than cores, because a reader waits for the disk as well.
 const SQLITE_READERS: u32 = 8;
@@ -31,6 +31,9 @@ const CHECKPOINT_PAGES: &str = "4000";
 const POSTGRES_CONNECTIONS: u32 = 24;
 /// How long a request waits for a connection before it fails, which the client then retries.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a server that was killed may still seem to be there.
+const CLAIM_TIMEOUT: Duration = Duration::from_secs(2);
+const CLAIM_PAUSE: Duration = Duration::from_millis(5);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -136,7 +139,7 @@ impl Database {
         let is_postgres = is_postgres(url);
         let opened = match is_postgres {
             true => open_postgres(url).await,
-            false => open_sqlite(Path::new(url), claim(Path::new(url))?).await,
+            false => open_sqlite(Path::new(url), claim(Path::new(url)).await?).await,
         };
         // A URL may hold a password, so only a path is named.
         let at = if is_postgres { "postgres://…" } else { url };
@@ -293,12 +296,19 @@ pub async fn copy(from: &Path, to: &Path) -> Result<()> {
 }
 
 /// Only one server writes a file, because it remembers what it read. Whoever copies the file need not ask.
-fn claim(path: &Path) -> Result<File> {
+async fn claim(path: &Path) -> Result<File> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let in_use = |cause| Error::InUse { at: path.display().to_string(), cause };
     let file = File::options().write(true).create(true).truncate(false).open(name).map_err(in_use)?;
-    file.try_lock().map_err(|error| in_use(error.into()))?;
+    let began = Instant::now();
+    // One that was killed holds it until the kernel has taken all of its files away.
+    while let Err(error) = file.try_lock() {
+        if began.elapsed() > CLAIM_TIMEOUT {
+            return Err(in_use(error.into()));
+        }
+        tokio::time::sleep(CLAIM_PAUSE).await;
+    }
     Ok(file)
 }
 
