@@ -91,7 +91,7 @@ test("a Volcano queue is made, launched with more workers, and launched again", 
   await page.getByRole("table", { name: "Agents" }).waitFor();
 
   await launch(page, { image: "host", project: "ranks" });
-  await page.getByLabel("Entry point").fill("sh -c 'echo rank $RANK of $WORLD_SIZE'");
+  await page.getByLabel("Entry point").fill("sh -c 'echo rank $RANK of $WORLD_SIZE; sleep 2'");
   await page.getByLabel("Run name").fill("three-ranks");
   await page.getByText("Resource config", { exact: true }).click();
   const entity = new URL(page.url()).pathname.split("/")[2];
