@@ -57,7 +57,7 @@ test("a job's inputs are a form; it and the text are the same, and the server ju
   await drawer.getByLabel("256").check();
   await drawer.getByRole("textbox", { name: "Run config" }).getByText("optimizer: sgd").waitFor();
   await write(page, "Run config", "epochs: 12\noptimizer: sgd\naugment: true\ndata:\n  path: /data\nsizes:\n  - 256\n");
-  assert.equal(await drawer.getByLabel("Epochs").inputValue(), "12");
+  await page.waitForFunction((input) => input.value === "12", await drawer.getByLabel("Epochs").elementHandle());
   await drawer.getByLabel("gpus").fill("2");
   await drawer.getByRole("textbox", { name: "What would be submitted" }).getByText("ghcr.io/team/train:3").first().waitFor();
   await drawer.getByRole("button", { name: "Launch now" }).click();

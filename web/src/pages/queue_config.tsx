@@ -22,7 +22,7 @@ export default function ConfigTab({ entity, queue }: { entity: string; queue: Qu
     <>
       <Read queue={queue} />
       <History entity={entity} queue={queue} />
-      {isEditing && queue.mayManage && <Edit key={queue.defaultResourceConfig?.id ?? ""} entity={entity} queue={queue} />}
+      {isEditing && queue.mayManage && <Edit entity={entity} queue={queue} />}
     </>
   );
 }

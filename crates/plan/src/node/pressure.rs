@@ -78,11 +78,12 @@ pub struct PodUsage {
 
 /// The disk space below which pods are evicted, of a disk of this size.
 ///
-/// The kubelet's 10 % would evict pods on large disks that are merely well used, so it is 5 % and never more than 20 GiB;
-/// but at least 1 GiB (a pull or a checkpoint may take that between two looks), if that is no more than the kubelet's 10 %.
+/// The kubelet's 10 % would turn pods away on a laptop or a large disk that is merely well used, so it is 5 % and never more
+/// than 4 GiB; but at least 1 GiB (a pull or a checkpoint may take that between two looks), if that is no more than the
+/// kubelet's 10 %.
 pub fn disk_threshold(capacity: i64) -> i64 {
     const GIB: i64 = 1 << 30;
-    (capacity / 20).min(20 * GIB).max((capacity / 10).min(GIB))
+    (capacity / 20).min(4 * GIB).max((capacity / 10).min(GIB))
 }
 
 /// Why the pod has to go: a container whose files outgrow its limit of `ephemeral-storage`.
@@ -266,8 +267,8 @@ mod tests {
 
     #[test]
     fn the_disk_is_short_by_a_share_that_suits_its_size() {
-        let cases = [(500 * MIB, 50 * MIB), (8 * GIB, 8 * GIB / 10), (15 * GIB, GIB), (100 * GIB, 5 * GIB)];
-        for (capacity, threshold) in cases.into_iter().chain([(4096 * GIB, 20 * GIB)]) {
+        let cases = [(500 * MIB, 50 * MIB), (8 * GIB, 8 * GIB / 10), (15 * GIB, GIB), (60 * GIB, 3 * GIB)];
+        for (capacity, threshold) in cases.into_iter().chain([(250 * GIB, 4 * GIB), (4096 * GIB, 4 * GIB)]) {
             assert_eq!(disk_threshold(capacity), threshold, "{capacity}");
         }
     }
