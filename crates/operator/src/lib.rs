@@ -41,6 +41,7 @@ use std::sync::Arc;
 use tokio::sync::watch as channel;
 use tokio_util::sync::CancellationToken;
 use volley_scheduler::policy::Source;
+use volley_scheduler::realm::Realm;
 use volley_turns::events::Reporter;
 
 /// What the operator is told.
@@ -59,6 +60,8 @@ pub struct Options {
     pub schemes: BTreeSet<String>,
     /// How pods that ask for our scheduler are placed; none means that somebody else does it.
     pub scheduler: Option<Source>,
+    /// For whom, where and in which queue.
+    pub realm: Realm,
     /// Where it says how it is.
     pub health: Arc<Health>,
 }
@@ -87,6 +90,7 @@ impl Default for Options {
             namespace: None,
             schemes: BTreeSet::new(),
             scheduler: Some(Source::default()),
+            realm: Realm::default(),
             health: Arc::default(),
         }
     }
@@ -139,8 +143,8 @@ fn is_ours_to_schedule(version: &str, namespace: Option<&str>) -> bool {
 
 async fn schedule(client: Client, options: &Options, held: channel::Receiver<aside::Held>, stop: CancellationToken) {
     let Some(policy) = options.scheduler.clone() else { return std::future::pending().await };
-    let metrics = options.health.scheduling.clone();
-    let options = volley_scheduler::Options { is_only_scheduler: false, policy, held: Some(held), metrics };
+    let (realm, metrics) = (options.realm.clone(), options.health.scheduling.clone());
+    let options = volley_scheduler::Options { is_only_scheduler: false, policy, realm, held: Some(held), metrics };
     volley_scheduler::run(client, options, stop).await;
 }
 

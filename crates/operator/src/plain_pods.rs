@@ -8,7 +8,6 @@ use crate::shell::Shell;
 use crate::volcano::{owned, silent};
 use volley_api::kube::text;
 use volley_plan::job::plain_pods::{self, Observed};
-use volley_scheduler::GANG_SCHEDULERS;
 
 impl Shell {
     pub async fn sync_plain_pod(&self, key: &Key) -> Synced {
@@ -21,7 +20,8 @@ impl Shell {
             None => None,
         };
         let groups = owned(&self.cache.starting_with(own::group(), &key.namespace, "podgroup-"));
-        let plan = plain_pods::plan(&Observed { pod: &pod, owner: owner.as_ref(), groups: &groups }, &GANG_SCHEDULERS);
+        let names = &self.options.realm.names;
+        let plan = plain_pods::plan(&Observed { pod: &pod, owner: owner.as_ref(), groups: &groups }, names);
         self.apply(plan, &silent).await
     }
 

@@ -6,14 +6,14 @@ use crate::queue::Key;
 use serde_json::Value;
 use volley_api::kube::{at, text};
 use volley_api::volcano::{BATCH, SCHEDULING, keys};
-use volley_scheduler::GANG_SCHEDULERS;
+use volley_scheduler::realm::Realm;
 
 /// Owners of plain pods that may say how many of them start together.
 const SIZED: [(&str, &str); 4] =
     [("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet"), ("apps/v1", "DaemonSet"), ("batch/v1", "Job")];
 
 /// The keys to visit.
-pub fn keys(change: &Change, cache: &Cache) -> Vec<Key> {
+pub fn keys(change: &Change, cache: &Cache, realm: &Realm) -> Vec<Key> {
     let mut keys = Vec::new();
     let kind = change.kind;
     let versions = [change.old.as_deref(), change.new.as_deref()];
@@ -23,7 +23,7 @@ pub fn keys(change: &Change, cache: &Cache) -> Vec<Key> {
         }
         keys.extend(owner(object));
         if kind == own::pod() {
-            keys.extend(of_pod(object));
+            keys.extend(of_pod(object, realm));
         } else if kind == own::command() {
             keys.extend(of_command(object));
         } else if kind == own::group() {
@@ -60,8 +60,8 @@ fn owner(object: &Value) -> Option<Key> {
 }
 
 /// Of a pod that is placed by group: that it needs one, and who says how large that is.
-fn of_pod(pod: &Value) -> Vec<Key> {
-    if !GANG_SCHEDULERS.contains(&text(pod, "spec.schedulerName")) {
+fn of_pod(pod: &Value, realm: &Realm) -> Vec<Key> {
+    if !realm.names.iter().any(|name| name == text(pod, "spec.schedulerName")) {
         return Vec::new();
     }
     let namespace = text(pod, "metadata.namespace").to_owned();
@@ -129,7 +129,7 @@ mod tests {
     fn routed(kind: &'static Kind, object: Value, cache: &Cache) -> Vec<String> {
         let change = Change { kind, old: None, new: Some(Arc::new(object)) };
         let told = |key: Key| format!("{} {}/{}", key.kind.full_name(), key.namespace, key.name);
-        keys(&change, cache).into_iter().map(told).collect()
+        keys(&change, cache, &Realm::default()).into_iter().map(told).collect()
     }
 
     #[test]

@@ -90,7 +90,7 @@ impl Shell {
             && let Some(change) = self.cache.put(kind, object)
         {
             self.health.count(&change);
-            route::keys(&change, &self.cache).into_iter().for_each(|key| self.queue.add(key));
+            route::keys(&change, &self.cache, &self.options.realm).into_iter().for_each(|key| self.queue.add(key));
         }
     }
 
@@ -98,7 +98,7 @@ impl Shell {
     pub fn forget(&self, kind: &'static Kind, place: &str, uid: &str) {
         if let Some(change) = self.cache.remove(kind, place, uid) {
             self.health.count(&change);
-            route::keys(&change, &self.cache).into_iter().for_each(|key| self.queue.add(key));
+            route::keys(&change, &self.cache, &self.options.realm).into_iter().for_each(|key| self.queue.add(key));
         }
     }
 
@@ -115,7 +115,7 @@ impl Shell {
     fn visit_all(&self, kind: &'static Kind) {
         for object in self.cache.list(kind, None) {
             let change = Change { kind, old: None, new: Some(object) };
-            route::keys(&change, &self.cache).into_iter().for_each(|key| self.queue.add(key));
+            route::keys(&change, &self.cache, &self.options.realm).into_iter().for_each(|key| self.queue.add(key));
         }
     }
 

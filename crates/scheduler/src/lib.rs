@@ -3,7 +3,7 @@
 //!
 //! The embedded cluster hosts it for all pods, the operator on any other cluster for those that ask for `volcano` or
 //! `volley`. Reading order: `kinds`, `watch` (what is observed), `view` (what is known), `shell` (the loop), `binding`,
-//! `eviction`, `telling`, `pace`, `groups` (what it does), `calls`, `events`; `policy` is how to place, `metrics` what was done.
+//! `eviction`, `telling`, `pace`, `groups` (what it does), `calls`, `events`; `policy` is how to place and `realm` for whom, `metrics` what was done.
 
 mod kinds;
 mod watch;
@@ -18,11 +18,13 @@ mod calls;
 mod events;
 pub mod metrics;
 pub mod policy;
+pub mod realm;
 
 use calls::Calls;
 use kube::Client;
 use metrics::Metrics;
 use policy::Source;
+use realm::Realm;
 use shell::Shell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +38,7 @@ use volley_plan::gang::policy::built_in;
 use volley_plan::gang::snapshot::Snapshot;
 use volley_turns::events::Reporter;
 
-/// Pods of these are placed by group.
+/// Pods of these are placed by group, if nobody says otherwise.
 pub const GANG_SCHEDULERS: [&str; 2] = ["volcano", "volley"];
 /// Pods of this are placed one by one, where there is no other scheduler.
 pub const PLAIN_SCHEDULERS: [&str; 1] = ["default-scheduler"];
@@ -54,6 +56,7 @@ pub struct Options {
     /// Whether pods that ask for no scheduler of ours are placed too.
     pub is_only_scheduler: bool,
     pub policy: Source,
+    pub realm: Realm,
     /// What others' schedulers hold, if somebody looks for them.
     pub held: Option<channel::Receiver<Held>>,
     pub metrics: Arc<Metrics>,
@@ -61,14 +64,14 @@ pub struct Options {
 
 impl Options {
     /// The schedulers by whose names pods ask for us, without those that are here themselves.
-    fn gang_schedulers(&self) -> Vec<&'static str> {
+    fn gang_schedulers(&self) -> Vec<String> {
         let held = self.held.as_ref().map(|held| held.borrow().clone()).unwrap_or_default();
-        GANG_SCHEDULERS.into_iter().filter(|name| !held.contains_key(&aside::scheduler(name))).collect()
+        self.realm.names.iter().filter(|name| !held.contains_key(&aside::scheduler(name))).cloned().collect()
     }
 
     fn tell_aside(&self) {
         let Some(held) = &self.held else { return };
-        for name in GANG_SCHEDULERS {
+        for name in &self.realm.names {
             if let Some(sentence) = held.borrow().get(&aside::scheduler(name)) {
                 tracing::warn!(scheduler = name, "{sentence}; pods that ask for `{name}` are left to it");
             }
@@ -103,7 +106,7 @@ impl Drop for AbortOnDrop {
 }
 
 /// Waits until other names are to be served.
-async fn others_changed(options: &mut Options, served: &[&'static str]) {
+async fn others_changed(options: &mut Options, served: &[String]) {
     while options.gang_schedulers() == served {
         let Some(held) = &mut options.held else { return std::future::pending().await };
         if held.changed().await.is_err() {
@@ -113,15 +116,16 @@ async fn others_changed(options: &mut Options, served: &[&'static str]) {
     }
 }
 
-async fn work(client: Client, options: Options, served: Vec<&'static str>) {
+async fn work(client: Client, options: Options, served: Vec<String>) {
     let plain: &[&str] = if options.is_only_scheduler { &PLAIN_SCHEDULERS } else { &[] };
-    let snapshot = Snapshot::new(built_in(), &served, plain);
+    let names: Vec<&str> = served.iter().map(String::as_str).collect();
+    let snapshot = Snapshot::new(built_in(), &names, plain);
     let calls = Calls::new(client.clone());
     let (reporter, waiting) = Reporter::new();
     let reporter = Arc::new(reporter);
     let (sender, news) = mpsc::channel(NEWS_MAX);
-    let has_rival = served.len() < GANG_SCHEDULERS.len();
-    let shell = Shell::new(View::new(snapshot), calls.clone(), reporter.clone(), options.metrics, has_rival);
+    let has_rival = served.len() < options.realm.names.len();
+    let shell = Shell::new(View::new(snapshot, options.realm), calls.clone(), reporter.clone(), options.metrics, has_rival);
     tokio::select! {
         () = shell.run(news) => {}
         () = watch::run(client.clone(), sender.clone()) => {}
@@ -141,9 +145,9 @@ mod tests {
         assert_eq!(options.gang_schedulers(), GANG_SCHEDULERS);
         sender.send_replace([(aside::scheduler("volcano"), "it is here".to_owned())].into());
         assert_eq!(options.gang_schedulers(), ["volley"]);
-        others_changed(&mut options, &GANG_SCHEDULERS).await;
+        others_changed(&mut options, &GANG_SCHEDULERS.map(str::to_owned)).await;
         sender.send_replace(Held::new());
-        others_changed(&mut options, &["volley"]).await;
+        others_changed(&mut options, &["volley".to_owned()]).await;
         assert_eq!(options.gang_schedulers(), GANG_SCHEDULERS);
     }
 }

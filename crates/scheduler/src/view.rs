@@ -5,6 +5,7 @@
 
 use crate::kinds::{KINDS, PODS, QUEUES, Row};
 use crate::pace::Told;
+use crate::realm::Realm;
 use crate::watch::News;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -18,9 +19,6 @@ use volley_plan::gang::objects::Key;
 use volley_plan::gang::snapshot::{Kind, Snapshot};
 use volley_plan::pod_groups::pod_in_volcanos_words;
 use volley_plan::why::history::Kept;
-
-/// The queue of pods that name none. It is as good as there before its object is made (QC-1).
-const DEFAULT_QUEUE: &str = "default";
 
 #[derive(Debug)]
 struct Known {
@@ -43,6 +41,7 @@ pub struct Pending {
 #[derive(Debug)]
 pub struct View {
     pub snapshot: Snapshot,
+    realm: Realm,
     /// Pods of ours that the watch has not shown on a node.
     pub pending: BTreeMap<Key, Pending>,
     known: Vec<HashMap<String, Known>>,
@@ -59,9 +58,11 @@ pub struct View {
 }
 
 impl View {
-    pub fn new(snapshot: Snapshot) -> View {
+    pub fn new(mut snapshot: Snapshot, realm: Realm) -> View {
+        snapshot.default_queue.clone_from(&realm.default_queue);
         let mut view = View {
             snapshot,
+            realm,
             pending: BTreeMap::new(),
             known: KINDS.iter().map(|_| HashMap::new()).collect(),
             lists: vec![0; KINDS.len()],
@@ -153,10 +154,16 @@ impl View {
         if KINDS[row].seen_as == Kind::PodGroup {
             return !is_same && self.see_group(row, object);
         }
-        if !is_same {
-            self.snapshot.see(KINDS[row].seen_as, object);
+        if is_same {
+            return false;
         }
-        !is_same
+        match KINDS[row].seen_as {
+            Kind::Node if !self.realm.has_node(object) => {
+                self.snapshot.forget(Kind::Node, "", text(object, "metadata.name"));
+            }
+            kind => self.snapshot.see(kind, object),
+        }
+        true
     }
 
     fn see_group(&mut self, row: Row, object: &Value) -> bool {
@@ -237,9 +244,11 @@ impl View {
         }
     }
 
+    /// The queue of pods that name none is as good as there before its object is made (QC-1).
     fn keep_default_queue(&mut self) {
-        if !self.snapshot.queues.contains_key(DEFAULT_QUEUE) {
-            self.snapshot.see(Kind::Queue, &json!({"metadata": {"name": DEFAULT_QUEUE}}));
+        let name = self.realm.default_queue.as_str();
+        if !self.snapshot.queues.contains_key(name) {
+            self.snapshot.see(Kind::Queue, &json!({"metadata": {"name": name}}));
         }
     }
 }
@@ -319,7 +328,11 @@ mod tests {
     use volley_plan::gang::policy::Policy;
 
     fn view() -> View {
-        View::new(Snapshot::new(Policy::default(), &["volcano"], &["default-scheduler"]))
+        within(Realm::default())
+    }
+
+    fn within(realm: Realm) -> View {
+        View::new(Snapshot::new(Policy::default(), &["volcano"], &["default-scheduler"]), realm)
     }
 
     fn pod(version: u64, node: &str) -> Value {
@@ -380,6 +393,32 @@ mod tests {
         let group = json!({"metadata": {"namespace": "n", "name": "g", "uid": "g", "resourceVersion": "7"}});
         assert!(view.take(News::Object(GROUPS, group.clone())));
         assert!(!view.take(News::Object(GROUPS, group)));
+    }
+
+    // CFG-5
+    #[test]
+    fn nodes_beyond_the_realm_are_not_there_and_its_queue_is_that_of_groups_without() {
+        let nodes = vec![("pool".to_owned(), "train".to_owned()), ("pool".to_owned(), "spare".to_owned())];
+        let mut view = within(Realm { nodes, default_queue: "research".to_owned(), ..Realm::default() });
+        let row = KINDS.iter().position(|kind| kind.seen_as == Kind::Node).unwrap();
+        let node = |name: &str, version: u64, pool: &str| {
+            json!({"metadata": {"name": name, "uid": name, "resourceVersion": version.to_string(), "labels": {"pool": pool}}})
+        };
+        let here = |view: &View| -> Vec<String> {
+            let nodes = view.snapshot.nodes.iter().filter(|(_, node)| node.is_here);
+            nodes.map(|(_, node)| node.name.to_string()).collect()
+        };
+        for (name, pool) in [("a", "train"), ("b", "web"), ("c", "spare")] {
+            view.take(News::Object(row, node(name, 1, pool)));
+        }
+        assert_eq!(here(&view), ["a", "c"]);
+        assert!(view.take(News::Object(row, node("a", 2, "web"))));
+        assert!(view.take(News::Object(row, node("b", 2, "train"))));
+        assert_eq!(here(&view), ["b", "c"]);
+        assert!(view.snapshot.queues.contains_key("research"));
+        view.take(News::Object(GROUPS, json!({"metadata": {"namespace": "n", "name": "g", "uid": "g"}})));
+        let gang = view.snapshot.gangs.find(&Key { namespace: "n".into(), name: "g".into() }).unwrap();
+        assert_eq!(&*view.snapshot.gangs[gang].group.as_ref().unwrap().queue, "research");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! apply.
 
 mod manifests;
+mod placing;
 mod preflight;
 mod probes;
 
@@ -15,6 +16,7 @@ use clap::{Args, Subcommand};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use manifests::Manifests;
+use placing::PlacingArgs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
@@ -83,10 +85,16 @@ struct Run {
     )]
     leader_elect: bool,
     /// The Lease that says who works
-    #[arg(long, value_name = "NAME", default_value = NAME)]
+    #[arg(long, value_name = "NAME", default_value = NAME, alias = "leader-elect-resource-name")]
     leader_election_id: String,
     /// The namespace of that Lease [default: the pod's own, or volley-system]
-    #[arg(long, value_name = "NAME", env = "POD_NAMESPACE", hide_env = true)]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "POD_NAMESPACE",
+        hide_env = true,
+        aliases = ["leader-elect-resource-namespace", "lock-object-namespace"]
+    )]
     lease_namespace: Option<String>,
     /// Where /healthz, /readyz and /metrics answer, such as :8081 [default: nowhere]
     #[arg(long, value_name = "ADDR", alias = "metrics-bind-address")]
@@ -109,6 +117,8 @@ struct Run {
     /// The image that brings kubectl to MPIJobs' launchers
     #[arg(long, value_name = "IMAGE")]
     mpi_kubectl_delivery_image: Option<String>,
+    #[command(flatten)]
+    placing: PlacingArgs,
 }
 
 /// A kind of Kubeflow's, in whatever letters.
@@ -143,8 +153,11 @@ impl Run {
         preflight::check(&client, &options).await?;
         let stop = CancellationToken::new();
         tokio::spawn(until_signal(stop.clone())?);
-        if let Some(address) = &self.health_probe_bind_address {
-            tokio::spawn(probes::serve(probes::bind(address).await?, options.health.clone()));
+        for warning in self.placing.warnings() {
+            tracing::warn!("{warning}");
+        }
+        for address in self.health_probe_bind_address.iter().cloned().chain(self.placing.addresses()) {
+            tokio::spawn(probes::serve(probes::bind(&address).await?, options.health.clone()));
         }
         Ok(volley_operator::run(client, options, stop).await?)
     }
@@ -179,6 +192,7 @@ impl Run {
         options.visits = self.controller_threads.map_or(options.visits, usize::from);
         options.namespace = self.namespace.clone().filter(|name| !name.is_empty());
         options.schemes = self.schemes.iter().cloned().collect();
+        options.realm = self.placing.realm();
         if let Some(image) = &self.pytorch_init_container_image {
             let tries = self.pytorch_init_container_max_tries.unwrap_or(GATE_TRIES_DEFAULT);
             options.training.gate = Gate::init_container(image, tries);

@@ -81,8 +81,9 @@ pub async fn run(server: Arc<ApiServer>, home: PathBuf, policy: Source, stop: Ca
         missing_nodes: Mutex::default(),
     });
     let tasks = TaskTracker::new();
+    let metrics = server.scheduling.clone();
     let scheduling =
-        volley_scheduler::Options { is_only_scheduler: true, policy, held: None, metrics: server.scheduling.clone() };
+        volley_scheduler::Options { is_only_scheduler: true, policy, metrics, ..volley_scheduler::Options::default() };
     shell.queue.add(Key::new(Controller::OwnNode, ""));
     tokio::select! {
         () = stop.cancelled() => {}

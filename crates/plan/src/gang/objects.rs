@@ -187,6 +187,8 @@ pub struct Queue {
     pub guarantee: Amounts,
     pub is_reclaimable: bool,
     pub parent: Option<Arc<str>>,
+    /// Its `volcano.sh/hierarchy` below the root, with the weight of each step in thousandths.
+    pub path: Vec<(String, i64)>,
     /// Empty while its controller has not said anything, which is as good as open.
     pub state: String,
     pub created: i64,

@@ -29,6 +29,8 @@ pub enum Sharing {
     Capacity {
         is_tree: bool,
     },
+    /// By weight at each fork of the paths in `volcano.sh/hierarchy`.
+    Paths,
     /// Everything.
     Free,
 }
@@ -204,8 +206,10 @@ impl Policy {
             reading.policy.victims.verdicts.push(verdict);
         }
         reading.starving(file);
-        if has_tree_drf && reading.policy.sharing == Sharing::Proportion {
-            return Err(PolicyError::Conflict);
+        match reading.policy.sharing {
+            Sharing::Proportion if has_tree_drf => return Err(PolicyError::Conflict),
+            Sharing::Free if has_tree_drf => reading.policy.sharing = Sharing::Paths,
+            _ => {}
         }
         reading.configurations(file);
         if file.get("metrics").is_some_and(|metrics| !metrics.is_null()) {
@@ -340,9 +344,6 @@ impl Reading {
                 let path = format!("{tier}.{other}");
                 self.warn(path, inert.unwrap_or("no such plugin; it is left out"));
             }
-        }
-        if is_set(plugin, "enableHierarchy", false) && name == "drf" {
-            self.warn(format!("{tier}.drf.enableHierarchy"), "shares along volcano.sh/hierarchy are not computed");
         }
     }
 

@@ -1,5 +1,6 @@
-//! What each queue has, may have and deserves (spec/volcano.md 10): proportion computes it from weights and requests,
-//! capacity takes it from the queues, and a tree of queues bounds each by its parents.
+//! What each queue has, may have and deserves (spec/volcano.md 10): proportion computes it from weights and requests, drf with
+//! a hierarchy does so at each fork of the queues' paths, capacity takes it from the queues, and a tree of queues bounds each
+//! by its parents.
 
 use super::amounts::{Amounts, PODS, UNLIMITED, add, get, take, wide};
 use super::objects::Queue;
@@ -46,6 +47,8 @@ pub struct Account<'a> {
     pub queue: &'a Queue,
     pub parent: Option<usize>,
     pub has_children: bool,
+    /// Its way from the root, with the weight of each step in thousandths.
+    path: Vec<(&'a str, i64)>,
     pub allocated: Amounts,
     pub request: Amounts,
     /// What gangs were let in for and have not taken yet; what running ones hold above their minimum.
@@ -84,12 +87,19 @@ impl<'a> Ledger<'a> {
         let (is_capacity, is_tree) = match snapshot.policy.sharing {
             Sharing::Either => (is_declared, is_declared),
             Sharing::Capacity { is_tree } => (true, is_tree),
-            Sharing::Proportion | Sharing::Free => (false, false),
+            Sharing::Proportion | Sharing::Paths | Sharing::Free => (false, false),
         };
         let numbers: BTreeMap<Arc<str>, usize> =
             queues().enumerate().map(|(number, (name, _))| (name.clone(), number)).collect();
         let parent = |queue: &Queue| queue.parent.as_ref().and_then(|parent| numbers.get(parent).copied());
-        let account = |(name, queue): (&Arc<str>, &'a Queue)| Account {
+        let has_paths = snapshot.policy.sharing == Sharing::Paths;
+        // The queue itself is the last step, so that no two have the same way.
+        let path = |name: &'a str, queue: &'a Queue| {
+            let steps = queue.path.iter().filter(|_| has_paths).map(|(step, weight)| (step.as_str(), *weight));
+            steps.chain([(name, queue.weight.saturating_mul(1000))]).collect()
+        };
+        let account = |(name, queue): (&'a Arc<str>, &'a Queue)| Account {
+            path: path(name, queue),
             name: name.clone(),
             queue,
             parent: parent(queue).filter(|_| is_tree),
@@ -200,39 +210,37 @@ impl<'a> Ledger<'a> {
     /// PROP-1: water-filling by weight among queues that want something.
     fn share_out(&mut self) {
         let width = self.total.len();
+        let all: Vec<usize> = (0..self.accounts.len()).collect();
         for account in &mut self.accounts {
             account.deserved = wide(&[], width);
         }
         for resource in (0..width).filter(|resource| *resource != PODS) {
-            self.share_out_one(resource);
+            self.share_among(resource, get(&self.total, resource), 0, &all);
         }
         for account in &mut self.accounts {
             account.deserved[PODS] = account.limit[PODS];
         }
     }
 
-    fn share_out_one(&mut self, resource: usize) {
-        let mut left = get(&self.total, resource);
-        let wish = |account: &Account| get(&account.request, resource).min(account.limit[resource]);
-        // Its guarantee is a queue's own, whatever its weight.
-        for account in &mut self.accounts {
-            account.deserved[resource] = get(&account.queue.guarantee, resource);
-            left -= account.deserved[resource];
+    /// Shares so much out among the queues that have come the same way for so many steps.
+    fn share_among(&mut self, resource: usize, amount: i64, depth: usize, queues: &[usize]) {
+        let mut branches: BTreeMap<&str, Branch> = BTreeMap::new();
+        for number in queues {
+            let account = &self.accounts[*number];
+            let (step, weight) = account.path[depth.min(account.path.len() - 1)];
+            let branch = branches.entry(step).or_insert_with(|| Branch { weight, ..Branch::default() });
+            // Its guarantee is a queue's own, whatever its weight.
+            let guarantee = get(&account.queue.guarantee, resource);
+            branch.part += guarantee;
+            branch.wish += get(&account.request, resource).min(account.limit[resource]).max(guarantee);
+            branch.queues.push(*number);
         }
-        while left > 0 {
-            let wants = |account: &&mut Account| account.deserved[resource] < wish(account);
-            let weights: i64 = self.accounts.iter_mut().filter(wants).map(|account| account.queue.weight).sum();
-            if weights == 0 {
-                break;
-            }
-            let round = left;
-            for account in self.accounts.iter_mut().filter(|account| account.deserved[resource] < wish(account)) {
-                let part = i128::from(round) * i128::from(account.queue.weight) / i128::from(weights);
-                // What is too little to be cut goes to the first that want it.
-                let part = i64::try_from(part).unwrap_or(i64::MAX).max(1).min(left);
-                let gain = part.min(wish(account) - account.deserved[resource]);
-                account.deserved[resource] += gain;
-                left -= gain;
+        let mut branches: Vec<Branch> = branches.into_values().collect();
+        fill(amount, &mut branches);
+        for branch in branches {
+            match branch.queues.as_slice() {
+                [queue] => self.accounts[*queue].deserved[resource] = branch.part,
+                queues => self.share_among(resource, branch.part, depth + 1, queues),
             }
         }
     }
@@ -369,5 +377,35 @@ impl<'a> Ledger<'a> {
 
     pub fn total(&self) -> &[i64] {
         &self.total
+    }
+}
+
+/// Queues that stand together at a fork: what they are given, and what they want in all.
+#[derive(Debug, Default)]
+struct Branch {
+    weight: i64,
+    part: i64,
+    wish: i64,
+    queues: Vec<usize>,
+}
+
+/// Water-filling: what is not guaranteed goes by weight to those who still want something, until there is no more of one or the other.
+fn fill(amount: i64, branches: &mut [Branch]) {
+    let mut left = amount - branches.iter().map(|branch| branch.part).sum::<i64>();
+    while left > 0 {
+        let wants = |branch: &&Branch| branch.part < branch.wish;
+        let weights: i128 = branches.iter().filter(wants).map(|branch| i128::from(branch.weight)).sum();
+        if weights == 0 {
+            break;
+        }
+        let round = left;
+        for branch in branches.iter_mut().filter(|branch| branch.part < branch.wish) {
+            let part = i128::from(round) * i128::from(branch.weight) / weights;
+            // What is too little to be cut goes to the first that want it.
+            let part = i64::try_from(part).unwrap_or(i64::MAX).max(1).min(left);
+            let gain = part.min(branch.wish - branch.part);
+            branch.part += gain;
+            left -= gain;
+        }
     }
 }

@@ -120,8 +120,8 @@ fn division(policy: &Value) -> Division {
     }
 }
 
-pub fn group(object: &Value, names: &mut Names, strings: &mut Strings) -> Group {
-    let queue = Some(text(object, "spec.queue")).filter(|queue| !queue.is_empty()).unwrap_or("default");
+pub fn group(object: &Value, default_queue: &str, names: &mut Names, strings: &mut Strings) -> Group {
+    let queue = Some(text(object, "spec.queue")).filter(|queue| !queue.is_empty()).unwrap_or(default_queue);
     let minima = at(object, "spec.minTaskMember").and_then(Value::as_object).into_iter().flatten();
     let minima = minima.filter_map(|(task, least)| Some((task, usize::try_from(least.as_i64()?).ok()?)));
     let resources =
@@ -169,6 +169,7 @@ pub fn queue(object: &Value, names: &mut Names, strings: &mut Strings) -> Queue 
         guarantee: names.read(at(object, "spec.guarantee.resource")),
         is_reclaimable: at(object, "spec.reclaimable") != Some(&Value::Bool(false)),
         parent: Some(text(object, "spec.parent")).filter(|parent| !parent.is_empty()).map(|name| strings.keep(name)),
+        path: path(object),
         state: text(object, "status.state").to_owned(),
         created: seconds(object, "metadata.creationTimestamp").unwrap_or(0),
         groups: [
@@ -178,6 +179,14 @@ pub fn queue(object: &Value, names: &mut Names, strings: &mut Strings) -> Queue 
             group("spec.affinity.nodeGroupAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution"),
         ],
     }
+}
+
+/// Where the queue stands below the root, if its annotations say so (ADM-43).
+fn path(queue: &Value) -> Vec<(String, i64)> {
+    let (steps, weights) = (annotation(queue, keys::HIERARCHY), annotation(queue, keys::HIERARCHY_WEIGHTS));
+    let weights = weights.split('/').map(|weight| weight.trim().parse::<f64>().unwrap_or(1.0));
+    let steps = steps.split('/').zip(weights).filter(|(step, _)| !step.is_empty()).skip(1);
+    steps.map(|(step, weight)| (step.to_owned(), ((weight * 1000.0) as i64).clamp(1, 1 << 40))).collect()
 }
 
 pub fn budget(object: &Value) -> Budget {

@@ -59,6 +59,8 @@ pub struct Snapshot {
     /// Pods of these are ours; of the second, also those that have no group.
     pub schedulers: Vec<String>,
     pub plain_schedulers: Vec<String>,
+    /// The queue of groups that name none.
+    pub default_queue: String,
     pub names: Names,
     strings: Strings,
     pub nodes: Slots<Arc<str>, Node>,
@@ -92,6 +94,7 @@ impl Snapshot {
             policy,
             schedulers: owned(schedulers),
             plain_schedulers: owned(plain_schedulers),
+            default_queue: "default".to_owned(),
             ..Snapshot::default()
         }
     }
@@ -106,7 +109,7 @@ impl Snapshot {
             }
             Kind::Pod => self.see_pod(object),
             Kind::PodGroup => {
-                let group = read::group(object, &mut self.names, &mut self.strings);
+                let group = read::group(object, &self.default_queue, &mut self.names, &mut self.strings);
                 let number = self.gang_id(self.key(text(object, "metadata.namespace"), name));
                 self.set_group(number, Some(group));
             }
@@ -385,7 +388,7 @@ impl Snapshot {
         let first = self.gangs[number].group.as_ref().map_or(created, |group| group.created.min(created));
         let group = Group {
             uid: name.into(),
-            queue: self.strings.keep("default"),
+            queue: self.strings.keep(&self.default_queue),
             class: self.strings.keep(text(pod, "spec.priorityClassName")),
             members_min,
             tasks_min: BTreeMap::new(),

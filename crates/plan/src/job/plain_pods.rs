@@ -28,13 +28,14 @@ pub struct Observed<'a> {
 }
 
 /// Gives the pod a group, if our scheduler is to place it and it has none (PGC-1, PGC-6).
-pub fn plan(seen: &Observed, schedulers: &[&str]) -> Plan {
+pub fn plan(seen: &Observed, schedulers: &[impl AsRef<str>]) -> Plan {
     let mut plan = Plan::default();
     let pod = seen.pod;
     let is_going = !text(pod, "metadata.deletionTimestamp").is_empty();
     // One that names a group of any kind is of that one, whether it is there yet or not.
     let has_group = strings(at(pod, "metadata.annotations")).contains_key(keys::GROUP) || gang_of(pod).is_some();
-    if is_going || has_group || !schedulers.contains(&text(pod, "spec.schedulerName")) {
+    let is_asked = schedulers.iter().any(|name| name.as_ref() == text(pod, "spec.schedulerName"));
+    if is_going || has_group || !is_asked {
         return plan;
     }
     let name = group_name(pod);

@@ -72,6 +72,39 @@ fn queues_share_by_weight_while_both_want_more() {
     assert_eq!((bound.len(), of_x), (9, 6));
 }
 
+// The plugin drf with `enableHierarchy` (spec/volcano.md 9)
+#[test]
+fn queues_share_along_their_paths_by_the_weight_of_each_step() {
+    let tiers = json!([{"plugins": [{"name": "drf", "enableHierarchy": true, "enablePreemptable": false}]}]);
+    let (policy, warnings) = Policy::read(&json!({"actions": "allocate, reclaim", "tiers": tiers})).unwrap();
+    assert_eq!(warnings, []);
+    let mut world = World::with(policy);
+    world.node("a", 12, json!({}));
+    let queues = [("sci", "root/sci", "1/1"), ("dev", "root/eng/dev", "1/2/1"), ("prod", "root/eng/prod", "1/2/3")];
+    for (name, path, weights) in queues {
+        let marks = json!({"volcano.sh/hierarchy": path, "volcano.sh/hierarchy-weights": weights});
+        world.queue(name, json!({"metadata": {"annotations": marks}}));
+    }
+    let ask = |world: &mut World, queue: &str| {
+        (0..12).for_each(|index| world.gang(&format!("{queue}{index}"), 1, 1, 1, of(queue)));
+    };
+    ask(&mut world, "sci");
+    ask(&mut world, "dev");
+    let bound = world.step();
+    let count = |names: &[String], queue: &str| names.iter().filter(|name| name.starts_with(queue)).count();
+    // Nobody in `prod` wants anything, so `dev` has all that is for `eng`: twice as much as `sci`.
+    assert_eq!((count(&bound, "sci"), count(&bound, "dev")), (4, 8));
+    // Now `prod` is given three quarters of that by `dev` alone.
+    ask(&mut world, "prod");
+    let mut lost = Vec::new();
+    for _ in 0..12 {
+        lost.extend(evicted(&world.place()));
+        world.step();
+        world.let_go();
+    }
+    assert_eq!((count(&lost, "dev"), count(&lost, "sci")), (6, 0), "{lost:?}");
+}
+
 // PROP-4
 #[test]
 fn a_gang_larger_than_its_share_runs_when_its_queue_holds_nothing_else() {
