@@ -74,7 +74,7 @@ enum Verb {
     Down(Down),
     Status(StatusVerb),
     Cluster(ClusterVerb),
-    Operator(OperatorVerb),
+    Operator(Box<OperatorVerb>),
     Server(ServerVerb),
     Agent(AgentVerb),
     Login(LoginVerb),
