@@ -125,7 +125,8 @@ async fn work(client: Client, options: Options, served: Vec<String>) {
     let reporter = Arc::new(reporter);
     let (sender, news) = mpsc::channel(NEWS_MAX);
     let has_rival = served.len() < options.realm.names.len();
-    let shell = Shell::new(View::new(snapshot, options.realm), calls.clone(), reporter.clone(), options.metrics, has_rival);
+    let shell =
+        Shell::new(View::new(snapshot, options.realm), calls.clone(), reporter.clone(), options.metrics, has_rival);
     tokio::select! {
         () = shell.run(news) => {}
         () = watch::run(client.clone(), sender.clone()) => {}

@@ -401,9 +401,7 @@ mod tests {
         let nodes = vec![("pool".to_owned(), "train".to_owned()), ("pool".to_owned(), "spare".to_owned())];
         let mut view = within(Realm { nodes, default_queue: "research".to_owned(), ..Realm::default() });
         let row = KINDS.iter().position(|kind| kind.seen_as == Kind::Node).unwrap();
-        let node = |name: &str, version: u64, pool: &str| {
-            json!({"metadata": {"name": name, "uid": name, "resourceVersion": version.to_string(), "labels": {"pool": pool}}})
-        };
+        let node = |name: &str, version: u64, pool: &str| json!({"metadata": {"name": name, "uid": name, "resourceVersion": version.to_string(), "labels": {"pool": pool}}});
         let here = |view: &View| -> Vec<String> {
             let nodes = view.snapshot.nodes.iter().filter(|(_, node)| node.is_here);
             nodes.map(|(_, node)| node.name.to_string()).collect()
