@@ -383,7 +383,7 @@ mod tests {
     fn a_machine_shows_what_it_has_and_how_it_runs_pods() {
         let mut node = Value::Null;
         update(&sample(4), Pressures::default(), &mut node, at_second(0));
-        let expected = json!({"cpu": "2", "memory": "8028Mi", "ephemeral-storage": "95Gi", "pods": "110",
+        let expected = json!({"cpu": "2", "memory": "8028Mi", "ephemeral-storage": "96Gi", "pods": "110",
             "hugepages-2Mi": "64Mi", "nvidia.com/gpu": "4"});
         assert_eq!(node["status"]["allocatable"], expected);
         assert_eq!(node["status"]["capacity"]["memory"], "8Gi");

@@ -312,7 +312,7 @@ mod tests {
         assert_eq!((eviction.message.as_str(), eviction.grace_seconds), (expected, 1));
         let full = Reading { disk: Some(Level { available: GIB, capacity: 100 * GIB }), ..Reading::default() };
         let (_, eviction) = Watch::default().victim(&full, &[pod("p", 0, "400Mi", 300)], at(0)).unwrap();
-        let expected = "The node was low on resource: ephemeral-storage. Threshold quantity: 5Gi, available: 1Gi. ";
+        let expected = "The node was low on resource: ephemeral-storage. Threshold quantity: 4Gi, available: 1Gi. ";
         assert_eq!(eviction.message, expected);
     }
 
