@@ -1,8 +1,9 @@
 # What a person types here. `make` alone lists it.
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-# nextest runs tests side by side and tells slow ones; without it, cargo's own runner does the same tests.
-TEST := $(if $(shell command -v cargo-nextest),cargo nextest run,cargo test)
+# nextest runs tests side by side and tells slow ones; without it, cargo's own runner does the same tests. Many wait for others
+# (clients, pods, timers), so one more runs than there are processors.
+TEST := $(if $(shell command -v cargo-nextest),cargo nextest run --test-threads $(shell expr `nproc` + 1),cargo test)
 # Scripts call the program by this path.
 export VOLLEY = $(abspath $(TARGET)/debug/volley)
 

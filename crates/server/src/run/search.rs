@@ -82,6 +82,9 @@ impl Writer {
             return Some(if is_negated { format!("NOT {sql}") } else { sql });
         }
         self.is_exact = false;
+        if name == "tags" {
+            return if is_negated { None } else { self.tags(test) };
+        }
         let (column, path) = json_place(name)?;
         if self.dialect != Dialect::Sqlite {
             return None;
@@ -89,6 +92,23 @@ impl Writer {
         let seen = self.json(column, &path, test, is_negated)?;
         // What other programs do not take for JSON is looked at line by line.
         Some(format!("(CASE WHEN json_valid({column}) THEN {seen} ELSE 1 = 1 END)"))
+    }
+
+    /// Tags are kept as a list in JSON: who has a tag has its words in it, or an escape that may stand for them.
+    fn tags(&mut self, test: &Test) -> Sql {
+        let find = if self.dialect == Dialect::Sqlite { "instr" } else { "strpos" };
+        match test {
+            Test::Equal(Value::String(tag)) => {
+                let place = self.bind(tag);
+                Some(format!("({find}(r.tags, {place}) > 0 OR {find}(r.tags, '\\') > 0)"))
+            }
+            Test::In(wanted) => {
+                let one = |tag: &Value| self.tags(&Test::Equal(tag.clone()));
+                let parts: Vec<String> = wanted.iter().map(one).collect::<Option<_>>()?;
+                Some(if parts.is_empty() { "1 = 0".to_owned() } else { format!("({})", parts.join(" OR ")) })
+            }
+            _ => None,
+        }
     }
 
     /// A column of text or nothing; the answer is never null.

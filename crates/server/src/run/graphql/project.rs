@@ -65,9 +65,9 @@ impl ProjectRuns {
                 if condition.is_exact {
                     store::count_passing(database, self.0.id, condition).await?
                 } else {
-                    let runs = store::of_project(database, self.0.id, condition).await?;
-                    let passing = runs.iter().filter(|run| filter.passes(&Fields::of(run).reader())).count();
-                    i64::try_from(passing).unwrap_or(i64::MAX)
+                    let mut count = 0;
+                    each_passing(database, self.0.id, &filter, |_| count += 1).await?;
+                    count
                 }
             }
         };
@@ -95,9 +95,13 @@ impl ProjectRuns {
             let by = ByAge { project: self.0.id, is_falling: order.is_falling, after, limit: length + 1 };
             passing_by_age(database, by, &filter).await?
         } else {
-            let condition = condition(&filter, database.dialect(), 1);
-            let runs = store::of_project(database, self.0.id, condition).await?;
-            behind(sorted(runs, &filter, &order), after)
+            let mut keyed = Vec::new();
+            let see = |run: &Fields| keyed.push((run.get(&order.field), run.run.id));
+            each_passing(database, self.0.id, &filter, see).await?;
+            let ids = in_order(keyed, &order);
+            let begin = after.and_then(|after| ids.iter().position(|id| *id == after)).map_or(0, |at| at + 1);
+            let end = ids.len().min(begin + length + 1);
+            store::with_ids(database, &ids[begin..end]).await?
         };
         let (rows, has_more) = cut(rows, length);
         let nodes = rows.into_iter().map(|row| (cursor(row.id), Run::new(row))).collect();
@@ -112,7 +116,33 @@ fn read_filter(filters: Option<JsonText>) -> Result<Filter> {
 
 /// Runs in the order that a client names.
 pub fn by_order(runs: Vec<Record>, order: Option<&str>) -> Vec<Record> {
-    sorted(runs, &Filter::All(Vec::new()), &order::parse(order))
+    let order = order::parse(order);
+    let keyed = runs.into_iter().map(|run| (Fields::of(&run).get(&order.field), run)).collect();
+    in_order(keyed, &order)
+}
+
+/// Looks at all runs of a project that pass, oldest first; a part of them at a time, because there may be more than fit in memory.
+async fn each_passing(
+    database: &Database,
+    project: i64,
+    filter: &Filter,
+    mut see: impl FnMut(&Fields),
+) -> Result<()> {
+    let mut by = ByAge { project, is_falling: false, after: None, limit: CHUNK_MAX };
+    loop {
+        let condition = condition(filter, database.dialect(), store::PAGE_ARGS);
+        let runs = store::page(database, &by, condition).await?;
+        for run in &runs {
+            let fields = Fields::of(run);
+            if filter.passes(&fields.reader()) {
+                see(&fields);
+            }
+        }
+        match runs.last() {
+            Some(last) if runs.len() == by.limit => by.after = Some(last.id),
+            _ => return Ok(()),
+        }
+    }
 }
 
 /// Asks the database for more as long as too few of what it lets through pass.
@@ -133,26 +163,10 @@ async fn passing_by_age(database: &Database, mut by: ByAge, filter: &Filter) -> 
     }
 }
 
-fn sorted(runs: Vec<Record>, filter: &Filter, order: &order::Order) -> Vec<Record> {
-    let mut keyed = Vec::new();
-    for run in runs {
-        let fields = Fields::of(&run);
-        if filter.passes(&fields.reader()) {
-            let key = fields.get(&order.field);
-            keyed.push((key, run));
-        }
-    }
+fn in_order<One>(mut keyed: Vec<(Option<Value>, One)>, order: &order::Order) -> Vec<One> {
     // The sort is stable, so equals stay in order of age.
     keyed.sort_by(|(one, _), (other, _)| order.compare(one.as_ref(), other.as_ref()));
-    keyed.into_iter().map(|(_, run)| run).collect()
-}
-
-fn behind(mut runs: Vec<Record>, after: Option<i64>) -> Vec<Record> {
-    let at = after.and_then(|after| runs.iter().position(|run| run.id == after));
-    match at {
-        Some(at) => runs.split_off(at + 1),
-        None => runs,
-    }
+    keyed.into_iter().map(|(_, one)| one).collect()
 }
 
 /// A run as filters and orders see it. Config and summary are parsed when somebody asks for them.

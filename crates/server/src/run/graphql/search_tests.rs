@@ -137,7 +137,8 @@ fn any_filter() -> impl Strategy<Value = Value> {
 async fn the_database_finds_what_asking_every_run_finds() {
     let (_folder, database) = filled().await;
     let everything = filter::parse("{}").unwrap();
-    let all = store::of_project(&database, 1, condition(&everything, database.dialect(), 1)).await.unwrap();
+    let whole = ByAge { project: 1, is_falling: false, after: None, limit: RUNS + 1 };
+    let all = passing_by_age(&database, whole, &everything).await.unwrap();
     assert_eq!(all.len(), RUNS);
     let mut runner = TestRunner::new(Config::default());
     let mut found = 0;
