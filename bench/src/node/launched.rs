@@ -29,6 +29,9 @@ const OURS: usize = 60;
 /// Each takes W&B's agent many seconds.
 const THEIRS: usize = 5;
 const MANY: usize = 1_000;
+/// Many times what an agent needs until it serves its queue.
+const WAKE_OURS: Duration = Duration::from_secs(3);
+const WAKE_THEIRS: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(600);
 const THEIR_PROGRAM: &str = ".cache/wandb-launch/bin/wandb";
 
@@ -216,11 +219,15 @@ impl Site {
         Ok(Agent(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
     }
 
+    /// Starts an agent and waits until it serves its queue: until then the agent of `volley up` does, which gives nobody the
+    /// machine's files.
     fn our_agent(&self, program: &Path, queue: &str) -> Result<Agent> {
         let home = self.home(queue, "policy: privileged\n")?;
         let mut command = Command::new(program);
         command.arg("--home").arg(&home).args(["agent", "-q", queue, "-j", "-1"]);
-        self.start(command, &home)
+        let agent = self.start(command, &home)?;
+        std::thread::sleep(WAKE_OURS);
+        Ok(agent)
     }
 
     fn their_agent(&self, queue: &str) -> Result<Option<Agent>> {
@@ -231,6 +238,8 @@ impl Site {
         let home = self.home(queue, "builder:\n  type: noop\n")?;
         let mut command = Command::new(fs::canonicalize(THEIR_PROGRAM)?);
         command.args(["launch-agent", "-q", queue, "-e", "volley", "-j", "-1"]);
-        self.start(command, &home).map(Some)
+        let agent = self.start(command, &home)?;
+        std::thread::sleep(WAKE_THEIRS);
+        Ok(Some(agent))
     }
 }

@@ -37,6 +37,8 @@ use volley_cluster::apiserver::serve::ServeError;
 use volley_cluster::{Cluster, ClusterError, Options, node};
 use volley_server::Server;
 
+/// What is loaded lazily after the start has been by then.
+const REST_AFTER: Duration = Duration::from_secs(1);
 /// Where kubectl looks for an API server by custom.
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6443);
 /// Parts that have not stopped by then are cut off; whatever was acknowledged is on disk long before.
@@ -197,6 +199,7 @@ async fn serve(home: &Home, start: Start<'_>, tell: impl FnOnce(&Ready) -> Resul
     let notes = note.into_iter().chain(server_note.flatten()).collect();
     let link = server.as_ref().and_then(Server::first_link);
     tell(&Ready { status: running.status().await, notes, link })?;
+    tokio::spawn(rest());
 
     let end = ends.next().await;
     announce.send_replace(None);
@@ -207,6 +210,14 @@ async fn serve(home: &Home, start: Start<'_>, tell: impl FnOnce(&Ready) -> Resul
         control::tell_failure(asked, error).await?;
     }
     stopped.map(|()| asked)
+}
+
+/// Once the start is over, its code need not stay resident.
+async fn rest() {
+    tokio::time::sleep(REST_AFTER).await;
+    if let Err(error) = volley_cluster::runtime::give_back_code() {
+        tracing::debug!(%error, "the start's code stays resident");
+    }
 }
 
 /// What runs.

@@ -21,6 +21,7 @@ mod leftovers;
 pub(crate) mod sys;
 
 pub use shim::shim_main;
+pub use sys::give_back_code;
 
 use serde::{Deserialize, Serialize};
 

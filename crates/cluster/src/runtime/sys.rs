@@ -522,6 +522,27 @@ pub fn receive_with_fds(socket: BorrowedFd<'_>, bytes: &mut [u8], fds: &mut Vec<
     if received < 0 { Err(io::Error::last_os_error()) } else { Ok(received as usize) }
 }
 
+/// Gives back the pages of this program's code that only its start needed; what is needed again comes from the page cache.
+///
+/// The kernel brings in sixteen pages for each that is touched, so that a start leaves most of a large program resident.
+pub fn give_back_code() -> io::Result<()> {
+    let program = std::fs::read_link("/proc/self/exe")?;
+    for line in std::fs::read_to_string("/proc/self/maps")?.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let (range, rights) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        // Code alone is as it is in the file: constants may have been changed by the loader before they were sealed.
+        let is_code = rights == "r-xp";
+        let is_ours = words.nth(3).is_some_and(|path| Path::new(path) == program);
+        let number = |text: &str| usize::from_str_radix(text, 16).ok();
+        let ends = range.split_once('-').and_then(|(from, to)| Some((number(from)?, number(to)?)));
+        let Some((from, to)) = ends.filter(|_| is_code && is_ours) else { continue };
+        // SAFETY: the kernel has just told that this range is code, mapped from the program's file and never written, so that
+        // what is read there later is the same as before.
+        check(unsafe { libc::madvise(std::ptr::without_provenance_mut(from), to - from, libc::MADV_DONTNEED) })?;
+    }
+    Ok(())
+}
+
 /// A netlink socket for links, addresses and routes of the network namespace that this process is in now.
 pub fn route_socket() -> io::Result<OwnedFd> {
     // SAFETY: no pointers.

@@ -122,12 +122,7 @@ pub fn by_order(runs: Vec<Record>, order: Option<&str>) -> Vec<Record> {
 }
 
 /// Looks at all runs of a project that pass, oldest first; a part of them at a time, because there may be more than fit in memory.
-async fn each_passing(
-    database: &Database,
-    project: i64,
-    filter: &Filter,
-    mut see: impl FnMut(&Fields),
-) -> Result<()> {
+async fn each_passing(database: &Database, project: i64, filter: &Filter, mut see: impl FnMut(&Fields)) -> Result<()> {
     let mut by = ByAge { project, is_falling: false, after: None, limit: CHUNK_MAX };
     loop {
         let condition = condition(filter, database.dialect(), store::PAGE_ARGS);
