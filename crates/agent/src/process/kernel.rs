@@ -140,12 +140,15 @@ mod tests {
         let mut child = Command::new("sleep").arg("1000").env("VOLLEY_TEST_MARK", "a b=c").spawn().unwrap();
         let process = Process::of(i32::try_from(child.id()).unwrap()).unwrap();
         assert!(process.is_alive());
-        let found = with_environment(&["VOLLEY_TEST_MARK=a b=c".to_owned()]);
-        assert!(found.contains(&process), "{found:?}");
+        // Until it has become `sleep`, it has the environment of nobody.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while !with_environment(&["VOLLEY_TEST_MARK=a b=c".to_owned()]).contains(&process) {
+            assert!(std::time::Instant::now() < deadline, "it is found by its environment");
+            std::thread::yield_now();
+        }
         assert!(!Process { started: process.started + 1, ..process.clone() }.is_alive());
         assert!(Process { boot: "other".to_owned(), ..process.clone() }.is_of_another_boot());
         process.kill();
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
         while process.is_alive() {
             assert!(std::time::Instant::now() < deadline, "what nobody has waited for is over all the same");
             std::thread::yield_now();
