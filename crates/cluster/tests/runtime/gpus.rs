@@ -38,7 +38,8 @@ async fn check(place: Place, pod: Pod) {
     let printed = place.printed("main");
     let expected = ["library", "library", "nvidia0", "nvidiactl", "3", "ldisc"];
     assert_eq!(printed[..6], expected, "{printed:?}");
-    assert_eq!(printed.last().unwrap(), "kept", "{printed:?}");
+    // What `touch` complains of comes by another pipe, before it or after.
+    assert!(printed[6..].iter().any(|line| line == "kept"), "{printed:?}");
     pod.remove().await.unwrap();
 }
 
