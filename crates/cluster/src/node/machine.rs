@@ -102,11 +102,13 @@ impl Machine {
     }
 
     /// Shows in the Node object what the machine is short of; the taints that follow are the controllers' work.
-    pub fn set_pressure(&self, pressures: Pressures) {
-        let before = std::mem::replace(&mut *self.pressures.lock(), pressures);
-        if before != pressures {
+    /// Whether that is news.
+    pub fn set_pressure(&self, pressures: Pressures) -> bool {
+        let is_news = std::mem::replace(&mut *self.pressures.lock(), pressures) != pressures;
+        if is_news {
             self.pressure_changed.notify_one();
         }
+        is_news
     }
 
     /// Makes the Node object, or brings the stored one up to date in place; what users have set on it stays.

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
-use volley_plan::node::pressure::{PodUsage, Pressures, Reading, Signal, Watch, shortages};
+use volley_plan::node::pressure::{PodUsage, Reading, Signal, Watch, shortages};
 use volley_plan::node::seen::Eviction;
 
 /// The kubelet's period.
@@ -29,15 +29,12 @@ pub async fn watch_pressure<Freed: Future<Output = ()>>(
         async move { tokio::task::spawn_blocking(move || observe()).await.unwrap_or_default() }
     };
     let mut watch = Watch::default();
-    let mut shown = Pressures::default();
     loop {
         let reading = machine.reading();
         let pressures = watch.take_in(&shortages(&reading), Timestamp::now());
-        if pressures != shown {
+        if machine.set_pressure(pressures) {
             tracing::warn!(?pressures, ?reading, "the node is short, or no longer: pods wait while it is");
-            shown = pressures;
         }
-        machine.set_pressure(pressures);
         relieve(&mut watch, || machine.reading(), measure, &evict, &free_disk).await;
         tokio::select! {
             () = stop.cancelled() => return,

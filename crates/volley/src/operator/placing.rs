@@ -1,4 +1,4 @@
-//! The flags of Volcano's scheduler, by their own names, so that a Deployment of it needs another image and nothing else (CFG-5).
+//! The flags of Volcano's scheduler, by their own names, for whoever has them in a Deployment already (CFG-5).
 
 use clap::{ArgAction, Args};
 use volley_scheduler::realm::Realm;
