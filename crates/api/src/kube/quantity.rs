@@ -10,6 +10,8 @@ use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 
 const NANO: i128 = 1_000_000_000;
+/// The limit: round, so that what is held at it is written and read again as the same.
+const MAX: i128 = 170 * 10i128.pow(36);
 /// Binary quantities stop here, as upstream's do.
 const BINARY_MAX: i128 = i64::MAX as i128 * NANO;
 
@@ -90,7 +92,7 @@ fn scale_ten(value: i128, power: i32) -> i128 {
     match (10i128.checked_pow(power.unsigned_abs()), power >= 0) {
         (Some(factor), true) => value.saturating_mul(factor),
         (Some(factor), false) => divide_up(value, factor),
-        (None, true) => i128::MAX,
+        (None, true) => MAX,
         (None, false) => 1,
     }
 }
@@ -127,6 +129,7 @@ impl Parts<'_> {
                 (nano, if (1..NANO).contains(&nano) { Format::DecimalSi } else { format })
             }
         };
+        let nano = nano.min(MAX);
         Quantity { nano: if self.negative { -nano } else { nano }, format }
     }
 
@@ -289,7 +292,7 @@ impl fmt::Display for Quantity {
         if self.is_zero() {
             return f.write_str("0");
         }
-        let is_small = self.nano.abs() < 1024 * NANO;
+        let is_small = self.nano.unsigned_abs() < 1024 * NANO.unsigned_abs();
         match self.format {
             Format::BinarySi if !is_small && self.nano % NANO == 0 => self.write_binary(f),
             Format::DecimalExponent => self.write_decimal(f, true),
@@ -403,6 +406,19 @@ mod tests {
         }
         for text in ["1e", "1mm", "1Kie", "1kk", "1ki"] {
             assert_eq!(canonical(text), Err(ERROR_SUFFIX.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_larger_than_anything_is_held_at_a_limit_that_reads_as_itself() {
+        for (text, rounded) in
+            [("1e99", None), ("-1e99", None), ("170141183460469231731687303715884105727n", None), ("0.1n", Some("1m"))]
+        {
+            let amount = Quantity::parse(text).expect("a valid quantity");
+            assert_eq!(Quantity::parse(&amount.to_string()), Ok(amount), "{text}");
+            assert_eq!(amount.rounded_to_milli().map(|amount| amount.to_string()).as_deref(), rounded, "{text}");
+            let sum = amount + amount;
+            assert_eq!(sum + Quantity::ZERO, sum, "{text}: {sum}");
         }
     }
 
