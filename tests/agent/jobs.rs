@@ -53,6 +53,18 @@ fn pytorch() -> Value {
         "spec": { "pytorchReplicaSpecs": { "Master": replica(1), "Worker": replica(1) } } })
 }
 
+// L-21
+#[test]
+fn a_launch_that_says_nothing_runs_and_ends_all_the_same() {
+    let world = world();
+    let launch = Launch::on(&world);
+    let id = launch.push("default", "sleep 3");
+    let item = launch.until(&id, "runs", |item| item.state == "RUNNING");
+    assert_eq!(launch.run_state(&item), "running");
+    let item = launch.until_end(&id);
+    assert_eq!((item.end.as_deref(), launch.run_state(&item).as_str()), (Some("finished"), "finished"));
+}
+
 // A-25, L-21, L-36, K-39
 #[test]
 fn a_job_runs_to_its_end_and_its_lines_are_in_its_run() {

@@ -166,7 +166,7 @@ async fn begin(options: Options) -> Result<Shell, AgentError> {
     let builds = Builds::new(client.clone(), options.folder.join(BUILDS), wake.clone());
     let container = ContainerRunner::new(claims, wake.clone(), client.clone(), grace);
     let terms = Terms { wake, namespace: config.namespace.clone(), makes_namespaces };
-    let consoles = Consoles::new(&folder.path.join("logs"), client.clone(), on_stop);
+    let consoles = Consoles::new(&folder.path.join("logs"), client.clone(), &desk, on_stop);
     let consoles = consoles.map_err(|source| AgentError::Folder { path: folder.path.clone(), source })?;
     let station = station(&config, &identity.agent, workload_url, options.environment);
     let bases = Bases { chosen: options.base_image, usual: Some(BASE_IMAGE.to_owned()), fetcher: options.fetcher };

@@ -6,7 +6,7 @@ use crate::events::window;
 use crate::fault::Result;
 use crate::queue::items::{self, Report};
 use crate::run::{self, stream};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use volley_plan::queue::item::{AGENT_SILENCE_MAX, Alone, Answer, Keeper, State as ItemState, is_abandoned};
@@ -14,6 +14,8 @@ use volley_plan::run::state::{SILENCE_MAX, State, after_silence};
 
 /// Often enough that silence is noticed soon after its limit of minutes.
 const ROUND: Duration = Duration::from_secs(15);
+/// How old the word of an agent may be that a run is alive, and how often it is noted.
+const VOUCHED_EVERY: SignedDuration = SignedDuration::from_mins(1);
 /// What one round does at most; the rest waits for the next.
 const BATCH: usize = 500;
 
@@ -33,9 +35,21 @@ pub async fn watch(shared: Shared, stop: CancellationToken) {
 }
 
 pub async fn round(shared: &Shared, since: Timestamp, now: Timestamp) -> Result<()> {
+    hear_by_agents(shared, now).await?;
     end_silent_runs(shared, since, now).await?;
     give_up_items(shared, since, now).await?;
     window::prune(&shared.database, shared.window, now).await?;
+    Ok(())
+}
+
+/// A launch that writes nothing and does not track itself lives as long as the agent sees it running.
+async fn hear_by_agents(shared: &Shared, now: Timestamp) -> Result<()> {
+    let ids = run::store::vouched_for(&shared.database, now - VOUCHED_EVERY, now - VOUCHED_EVERY, BATCH).await?;
+    if !ids.is_empty() {
+        let mut write = shared.database.write().await?;
+        run::store::hear(&mut write, &ids, now).await?;
+        write.commit().await?;
+    }
     Ok(())
 }
 
@@ -91,4 +105,63 @@ async fn give_up_items(shared: &Shared, since: Timestamp, now: Timestamp) -> Res
         shared.news.announce();
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args;
+    use crate::events::stream::tests::server;
+    use volley_plan::run::state::SILENCE_MAX;
+
+    // L-33
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_launch_that_says_nothing_lives_as_long_as_its_agent_sees_it_running() {
+        let (_folder, server, _caller) = server().await;
+        let shared = server.shared.clone();
+        let begin = Timestamp::now();
+        let mut write = shared.database.write().await.unwrap();
+        let run = "INSERT INTO runs (project_id, name, display_name, tags, config, summary, state, is_stopped, user_id, created_at, \
+                   updated_at, heartbeat_at, history_lines, event_lines, log_lines, history_keys, system_metrics) \
+                   VALUES (1, $1, '', '[]', '{}', '{}', 'running', 0, 1, $2, $2, $2, 0, 0, 0, '', '{}')";
+        let project = "INSERT INTO projects (entity_id, name, folded, created_at) VALUES (1, 'p', 'p', 0)";
+        let queue = "INSERT INTO queues (project_id, name, access, mode, links, user_id, created_at, updated_at) \
+                     VALUES (1, 'q', 'PROJECT', 'DISABLED', '[]', 1, 0, 0)";
+        let agent = "INSERT INTO agents (project_id, name, hostname, queues, status, is_told_to_stop, user_id, created_at, \
+                     heartbeat_at) VALUES (1, 'a', 'h', '[]', 'RUNNING', 0, 1, 0, 0)";
+        let item = "INSERT INTO items (queue_id, state, spec, template_values, priority, rank, lease, warnings, user_id, agent_id, \
+                    run_id, keeper, created_at, updated_at) \
+                    VALUES (1, 'RUNNING', '{}', '{}', 2, 2, 1, '[]', 1, 1, 1, 'agent', $1, $1)";
+        write.run(project, args![]).await.unwrap();
+        for name in ["launched", "alone"] {
+            write.run(run, args![name, begin]).await.unwrap();
+        }
+        write.run(queue, args![]).await.unwrap();
+        write.run(agent, args![]).await.unwrap();
+        write.run(item, args![begin]).await.unwrap();
+        write.commit().await.unwrap();
+        let states = async |now: Timestamp| {
+            round(&shared, begin, now).await.unwrap();
+            let rows = shared.database.all("SELECT state FROM runs ORDER BY id", args![]).await.unwrap();
+            rows.iter().map(|row| row.get("state").unwrap()).collect::<Vec<String>>()
+        };
+        let hear = async |now: Timestamp| {
+            let mut write = shared.database.write().await.unwrap();
+            agent::store::hear(&mut write, 1, None, now).await.unwrap();
+            write.commit().await.unwrap();
+        };
+        let minute = |number: i64| begin + SignedDuration::from_mins(number);
+        for number in 1..=4 {
+            hear(minute(number)).await;
+            assert_eq!(states(minute(number)).await, ["running", "running"]);
+        }
+        for number in 6..=20 {
+            hear(minute(number)).await;
+            assert_eq!(states(minute(number)).await, ["running", "crashed"]);
+        }
+        // The agent is gone, too.
+        assert_eq!(states(minute(20) + SILENCE_MAX).await, ["running", "crashed"]);
+        assert_eq!(states(minute(21) + SILENCE_MAX).await, ["crashed", "crashed"]);
+        server.stop().await;
+    }
 }

@@ -7,6 +7,7 @@ mod journal;
 mod reader;
 
 use crate::attempt::Attempt;
+use crate::desk::Desk;
 use crate::runner::Runner;
 use jiff::Timestamp;
 use journal::{Batch, Journal, Position};
@@ -29,7 +30,7 @@ const LINES_MAX: usize = 1000;
 const BYTES_MAX: usize = 512 << 10;
 /// Between two posts of one run. The first line goes at once; what comes after it travels together.
 const PAUSE: Duration = Duration::from_millis(200);
-/// A run that says nothing for five minutes is taken for dead.
+/// W&B's server takes a run that says nothing for five minutes for dead. Ours knows from the agent that it lives.
 const HEARTBEAT: Duration = Duration::from_secs(30);
 const RETRY_MAX: Duration = Duration::from_secs(15);
 /// How long the end of a run waits for its last lines, when neither the cluster nor the server gives them.
@@ -61,12 +62,14 @@ pub struct Consoles {
     all: Arc<Mutex<BTreeMap<Key, Arc<Console>>>>,
     /// The server says that the run is to stop.
     on_stop: OnStop,
+    heartbeat: Option<Duration>,
 }
 
 impl Consoles {
-    pub fn new(folder: &Path, client: Client, on_stop: OnStop) -> io::Result<Consoles> {
+    pub fn new(folder: &Path, client: Client, desk: &Desk, on_stop: OnStop) -> io::Result<Consoles> {
         std::fs::create_dir_all(folder)?;
-        Ok(Consoles { folder: folder.to_owned(), client, all: Arc::default(), on_stop })
+        let heartbeat = matches!(desk, Desk::Theirs(_)).then_some(HEARTBEAT);
+        Ok(Consoles { folder: folder.to_owned(), client, all: Arc::default(), on_stop, heartbeat })
     }
 
     fn console(&self, attempt: &Attempt) -> io::Result<Arc<Console>> {
@@ -84,7 +87,7 @@ impl Consoles {
             is_running: AtomicBool::new(false),
             is_settled: AtomicBool::new(false),
         });
-        let sending = send(console.clone(), self.client.clone(), attempt.clone(), self.on_stop.clone());
+        let sending = send(console.clone(), self.client.clone(), attempt.clone(), self.on_stop.clone(), self.heartbeat);
         let (kept, own) = (self.all.clone(), key.clone());
         console.tasks.lock().spawn(async move {
             sending.await;
@@ -214,8 +217,9 @@ async fn post(client: &Client, attempt: &Attempt, batch: &Batch) -> volley_clien
 }
 
 /// Sends what the server lacks, and signs of life, until the console is dropped.
-async fn send(console: Arc<Console>, client: Client, attempt: Attempt, on_stop: OnStop) {
+async fn send(console: Arc<Console>, client: Client, attempt: Attempt, on_stop: OnStop, heartbeat: Option<Duration>) {
     let mut delay = PAUSE;
+    let mut spoken = Instant::now();
     loop {
         let changed = console.changed.notified();
         let batch = console
@@ -234,8 +238,15 @@ async fn send(console: Arc<Console>, client: Client, attempt: Attempt, on_stop: 
                 console.journal.lock().remove();
                 return;
             }
-            let is_quiet = tokio::time::timeout(HEARTBEAT, changed).await.is_err();
-            if !is_quiet || !console.is_running.load(Ordering::Relaxed) {
+            let Some(heartbeat) = heartbeat else {
+                changed.await;
+                continue;
+            };
+            if tokio::time::timeout_at(spoken + heartbeat, changed).await.is_ok() {
+                continue;
+            }
+            spoken = Instant::now();
+            if !console.is_running.load(Ordering::Relaxed) {
                 continue;
             }
         }
@@ -248,7 +259,7 @@ async fn send(console: Arc<Console>, client: Client, attempt: Attempt, on_stop: 
                 if is_stopped {
                     on_stop(&attempt.key);
                 }
-                delay = PAUSE;
+                (delay, spoken) = (PAUSE, Instant::now());
             }
             Err(error) => {
                 tracing::debug!(item = attempt.item.id, %error, "lines wait for the server");

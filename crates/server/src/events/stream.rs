@@ -158,7 +158,7 @@ async fn open_queues(database: &Database, caller: &Caller, batch: &Batch, seen: 
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::args;
     use crate::people::store::caller_by_key;
@@ -167,7 +167,7 @@ mod tests {
 
     const KEY: &str = "0123456789abcdef0123456789abcdef01234567";
 
-    async fn server() -> (tempfile::TempDir, Server, Caller) {
+    pub async fn server() -> (tempfile::TempDir, Server, Caller) {
         let folder = tempfile::tempdir().unwrap();
         let settings = Settings {
             folder: folder.path().to_owned(),

@@ -16,7 +16,7 @@ use crate::http::auth::Known;
 use crate::http::body::Sent;
 use crate::people::{self, Caller, tokens};
 use crate::project::{self, Path as ProjectPath, Project};
-use crate::run::{self, names, upsert};
+use crate::run::{self, upsert};
 use crate::{Shared, ids};
 use axum::Json;
 use axum::extract::{Path, State};
@@ -194,17 +194,8 @@ async fn home(shared: &Shared, caller: &Caller, item: &Item, queue: &Queue, proj
 /// The run of an item; made, unless it is there already.
 async fn make_run(write: &mut Write, project: &Project, item: &Item, name: &str, now: Timestamp) -> Result<i64> {
     let spec = item.spec();
-    let label = spec["name"]
-        .as_str()
-        .filter(|label| !label.is_empty())
-        .map_or_else(|| names::new_label(item.id), str::to_owned);
-    let new = run::store::NewRun {
-        project: project.id,
-        name,
-        display_name: &label,
-        state: RunState::Pending,
-        user: item.user_id,
-    };
+    let label = spec["name"].as_str().filter(|label| !label.is_empty());
+    let new = run::store::NewRun { project: project.id, name, label, state: RunState::Pending, user: item.user_id };
     let is_new = run::store::insert(write, &new, now).await?;
     let run = run::store::lock(write, project.id, name).await?.ok_or_else(|| Fault::missing("the run"))?;
     if is_new {
@@ -390,6 +381,9 @@ pub async fn note(
     let now = Timestamp::now();
     if note.state.is_some() {
         items::settle(&mut write, &item, item::start(&item.life, lease), now).await?;
+        if let Some(run) = item.run_id {
+            stop::start_run(&mut write, run, now).await?;
+        }
     }
     let body = json!({ "waiting": note.waiting, "has_place": note.place.is_some() });
     if let Some(waiting) = note.waiting {

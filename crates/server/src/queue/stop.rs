@@ -1,4 +1,4 @@
-//! Ending an item and its run together: because somebody asked for it, or because the agent says that it is over.
+//! What becomes of an item and its run together: because somebody asked for its end, or because the agent says how it is.
 
 use super::items::{self, Item};
 use crate::args;
@@ -82,6 +82,18 @@ async fn end_run(write: &mut Write, id: i64, exit_code: i64, now: Timestamp) -> 
     run::store::end(write, id, after, exit_code, now).await?;
     if after != before {
         stream::report(write, &run, after, now).await?;
+    }
+    Ok(())
+}
+
+/// The run of an item that runs: a process need not say so itself.
+pub async fn start_run(write: &mut Write, id: i64, now: Timestamp) -> Result<()> {
+    let Some(run) = run::store::lock_by_id(write, id).await? else {
+        return Ok(());
+    };
+    if run.state == RunState::Pending.name() {
+        run::store::begin(write, id, RunState::Running, run.is_stopped, now).await?;
+        stream::report(write, &run, RunState::Running, now).await?;
     }
     Ok(())
 }
