@@ -3,13 +3,17 @@
 use super::server::Launch;
 use crate::measure::median;
 use crate::table::{Row, Table};
-use anyhow::{Context, Result};
-use serde_json::json;
+use crate::wire::Connection;
+use anyhow::Result;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const WRITERS: usize = 32;
+/// What takes longer is worth waiting for an index.
+const SLOW_MS: f64 = 50.0;
+const PATIENCE: Duration = Duration::from_secs(60);
 const BEGIN: &str = r#"mutation B($run: String!, $config: JSONString, $summary: JSONString, $state: String, $tags: [String!]) { upsertBucket(input: {entityName: "volley", modelName: "runs", name: $run, config: $config, summaryMetrics: $summary, state: $state, tags: $tags}) { inserted } }"#;
 const LIST: &str = r#"query L($filters: JSONString, $order: String) { project(entityName: "volley", name: "runs") { runs(filters: $filters, order: $order, first: 50) { edges { node { name state config summaryMetrics } } } } }"#;
 const COUNT: &str =
@@ -67,35 +71,41 @@ pub async fn lists(launch: &Launch, runs: usize, table: &mut Table) -> Result<()
     ];
     for (name, filter) in filters {
         let variables = json!({ "filters": filter.to_string(), "order": "-created_at" });
+        let first = timed(&mut client, LIST, &variables).await?;
+        let begun = Instant::now();
+        // The first search by a field makes the server index it, unless the project is small or the search was quick.
+        let mut ready = None;
+        while first > SLOW_MS && ready.is_none() && begun.elapsed() < PATIENCE {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            ready = (timed(&mut client, LIST, &variables).await? < first / 3.0).then(|| begun.elapsed().as_secs_f64());
+        }
         let (mut times, mut counts) = (Vec::new(), Vec::new());
         for _ in 0..5 {
-            let begun = Instant::now();
-            client.graphql(LIST, variables.clone()).await?;
-            times.push(begun.elapsed().as_secs_f64() * 1000.0);
-            let begun = Instant::now();
-            let answer = client.read(COUNT, json!({ "filters": filter.to_string() })).await?;
-            counts.push(begun.elapsed().as_secs_f64() * 1000.0);
-            answer["project"]["runCount"].as_i64().context("a count")?;
+            times.push(timed(&mut client, LIST, &variables).await?);
+            counts.push(timed(&mut client, COUNT, &variables).await?);
         }
         let value = median(times);
         if bare == 0.0 {
             bare = value;
         }
         let scale = format!("{runs} runs, {name}");
-        table.add(Row {
-            figure: "list of runs",
-            scale: scale.clone(),
-            value,
-            unit: "ms",
-            reference: ("newest 50", bare),
-        });
-        table.add(Row {
-            figure: "count of runs",
-            scale,
-            value: median(counts),
-            unit: "ms",
-            reference: ("newest 50", bare),
-        });
+        let reference = ("newest 50", bare);
+        let mut add = |figure, value, unit, reference| {
+            table.add(Row { figure, scale: scale.clone(), value, unit, reference });
+        };
+        add("list of runs, first time", first, "ms", reference);
+        add("list of runs", value, "ms", reference);
+        add("count of runs", median(counts), "ms", reference);
+        if let Some(ready) = ready {
+            add("index of a field, ready after", ready, "s", ("list of runs, first time, s", first / 1000.0));
+        }
     }
     Ok(())
+}
+
+/// Milliseconds until the answer.
+async fn timed(client: &mut Connection, query: &str, variables: &Value) -> Result<f64> {
+    let begun = Instant::now();
+    client.graphql(query, variables.clone()).await?;
+    Ok(begun.elapsed().as_secs_f64() * 1000.0)
 }

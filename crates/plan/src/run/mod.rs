@@ -5,6 +5,7 @@ pub mod console;
 pub mod filter;
 pub mod find;
 pub mod history;
+pub mod index;
 pub mod lenient;
 pub mod lines;
 pub mod order;

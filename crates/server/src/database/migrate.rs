@@ -16,6 +16,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/sweeps.sql"),
     include_str!("migrations/story.sql"),
     include_str!("migrations/tokens.sql"),
+    include_str!("migrations/search.sql"),
 ];
 
 /// Held while migrating, so that two replicas that start together do not do it twice. Any number will do.

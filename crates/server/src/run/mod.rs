@@ -2,8 +2,10 @@
 
 pub mod branch;
 pub mod chart;
+pub mod fields;
 pub mod find;
 pub mod graphql;
+pub mod index;
 pub mod sharing;
 pub mod lines;
 pub mod names;

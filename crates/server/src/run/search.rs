@@ -69,10 +69,7 @@ impl Writer {
 
     fn some(&mut self, inner: &[Filter], is_negated: bool) -> Sql {
         let parts: Option<Vec<String>> = inner.iter().map(|filter| self.filter(filter, is_negated)).collect();
-        match parts?.as_slice() {
-            [] => Some("1 = 0".to_owned()),
-            parts => Some(format!("({})", parts.join(" OR "))),
-        }
+        Some(any_of(&parts?))
     }
 
     fn field(&mut self, name: &str, test: &Test, is_negated: bool) -> Sql {
@@ -105,7 +102,7 @@ impl Writer {
             Test::In(wanted) => {
                 let one = |tag: &Value| self.tags(&Test::Equal(tag.clone()));
                 let parts: Vec<String> = wanted.iter().map(one).collect::<Option<_>>()?;
-                Some(if parts.is_empty() { "1 = 0".to_owned() } else { format!("({})", parts.join(" OR ")) })
+                Some(any_of(&parts))
             }
             _ => None,
         }
@@ -128,7 +125,7 @@ impl Writer {
             Test::In(wanted) => {
                 let one = |value: &Value| self.text(column, &Test::Equal(value.clone()));
                 let parts: Vec<String> = wanted.iter().map(one).collect::<Option<_>>()?;
-                if parts.is_empty() { "(1 = 0)".to_owned() } else { format!("({})", parts.join(" OR ")) }
+                any_of(&parts)
             }
             Test::Matches(_) => return None,
         })
@@ -146,9 +143,8 @@ impl Writer {
                 let one = |wanted: &Value| self.json_equal((&kind, &value, &absent), wanted, is_negated);
                 let parts: Vec<String> = wanted.iter().map(one).collect::<Option<_>>()?;
                 match (parts.is_empty(), is_negated) {
-                    (true, false) => Some("1 = 0".to_owned()),
+                    (_, false) => Some(any_of(&parts)),
                     (true, true) => None,
-                    (false, false) => Some(format!("({})", parts.join(" OR "))),
                     (false, true) => Some(format!("({})", parts.join(" AND "))),
                 }
             }
@@ -198,6 +194,10 @@ impl Writer {
             true => format!("NOT COALESCE({same}, 0)"),
         })
     }
+}
+
+fn any_of(parts: &[String]) -> String {
+    if parts.is_empty() { "(1 = 0)".to_owned() } else { format!("({})", parts.join(" OR ")) }
 }
 
 fn operator(orders: &[Ordering]) -> &'static str {

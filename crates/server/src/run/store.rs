@@ -1,10 +1,11 @@
 //! Runs in the database.
 
-use super::Run;
 use super::search::Condition;
+use super::{Run, names};
 use crate::args;
 use crate::database::{Database, Result, Row, Value, Write};
 use jiff::Timestamp;
+use std::collections::HashMap;
 use volley_plan::run::state::State;
 
 const RUNS: &str = "SELECT r.*, p.name AS project, p.entity_id, e.name AS entity, u.username FROM runs r \
@@ -43,12 +44,23 @@ pub async fn with_ids(database: &Database, ids: &[i64]) -> Result<Vec<Run>> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    let places: Vec<String> = (1..=ids.len()).map(|number| format!("${number}")).collect();
-    let sql = runs(&format!("WHERE r.id IN ({})", places.join(", ")));
+    let sql = runs(&format!("WHERE r.id IN ({})", places(ids.len())));
     let rows = database.all(sql, ids.iter().map(|id| Value::from(*id)).collect()).await?;
     let mut found: Vec<Run> = rows.iter().map(run).collect::<Result<_>>()?;
-    found.sort_by_key(|run| ids.iter().position(|id| *id == run.id));
+    let order: HashMap<i64, usize> = ids.iter().zip(0..).map(|(id, place)| (*id, place)).collect();
+    found.sort_by_key(|run| order.get(&run.id).copied());
     Ok(found)
+}
+
+/// The same inside a transaction, in any order.
+pub async fn with_ids_in(write: &mut Write, ids: &[i64]) -> Result<Vec<Run>> {
+    let sql = runs(&format!("WHERE r.id IN ({})", places(ids.len())));
+    write.all(sql, ids.iter().map(|id| Value::from(*id)).collect()).await?.iter().map(run).collect()
+}
+
+/// `$1, $2, …`
+pub fn places(count: usize) -> String {
+    (1..=count).map(|number| format!("${number}")).collect::<Vec<_>>().join(", ")
 }
 
 /// What a page of runs by age is asked with.
@@ -94,7 +106,8 @@ pub async fn of_sweep(database: &Database, project: i64, sweep: &str) -> Result<
 pub struct NewRun<'a> {
     pub project: i64,
     pub name: &'a str,
-    pub display_name: &'a str,
+    /// One is made up when none is given.
+    pub label: Option<&'a str>,
     pub state: State,
     pub user: i64,
 }
@@ -105,8 +118,23 @@ pub async fn insert(write: &mut Write, new: &NewRun<'_>, now: Timestamp) -> Resu
                created_at, updated_at, heartbeat_at, history_lines, event_lines, log_lines, history_keys, system_metrics) \
                VALUES ($1, $2, $3, '[]', '{}', '{}', $4, 0, $5, $6, $6, $6, 0, 0, 0, '', '{}') \
                ON CONFLICT (project_id, name) DO NOTHING";
-    let args = args![new.project, new.name, new.display_name, new.state.name(), new.user, now];
-    Ok(write.run(sql, args).await? > 0)
+    let args = args![new.project, new.name, new.label.unwrap_or_default(), new.state.name(), new.user, now];
+    if write.run(sql, args).await? == 0 {
+        return Ok(false);
+    }
+    let number = next_number(write, new.project).await?;
+    if new.label.is_none() {
+        let sql = "UPDATE runs SET display_name = $3 WHERE project_id = $1 AND name = $2";
+        write.run(sql, args![new.project, new.name, names::new_label(number)]).await?;
+    }
+    Ok(true)
+}
+
+/// The number of a new run in its project, which no other has had.
+async fn next_number(write: &mut Write, project: i64) -> Result<i64> {
+    let sql = "INSERT INTO run_counters (project_id, begun) VALUES ($1, 1) \
+               ON CONFLICT (project_id) DO UPDATE SET begun = run_counters.begun + 1 RETURNING begun";
+    write.one(sql, args![project]).await?.get("begun")
 }
 
 /// What a client may change of a run; what is left out stays.
@@ -132,7 +160,8 @@ pub async fn edit(write: &mut Write, id: i64, edit: Edit, now: Timestamp) -> Res
                notes = COALESCE($5, notes), tags = COALESCE($6, tags), config = COALESCE($7, config), \
                summary = COALESCE($8, summary), group_name = COALESCE($9, group_name), job_type = COALESCE($10, job_type), \
                commit_hash = COALESCE($11, commit_hash), host = COALESCE($12, host), program = COALESCE($13, program), \
-               repo = COALESCE($14, repo), sweep_name = COALESCE($15, sweep_name), updated_at = $2 WHERE id = $1";
+               repo = COALESCE($14, repo), sweep_name = COALESCE($15, sweep_name), updated_at = $2, \
+               is_indexed = CASE WHEN COALESCE($6, $7, $8) IS NULL THEN is_indexed ELSE 0 END WHERE id = $1";
     let args = args![
         id, now, edit.display_name, edit.description, edit.notes, edit.tags, edit.config, edit.summary,
         edit.group_name, edit.job_type, edit.commit_hash, edit.host, edit.program, edit.repo, edit.sweep_name
@@ -150,7 +179,7 @@ pub async fn begin(write: &mut Write, id: i64, state: State, is_stopped: bool, n
 
 /// What a run's history is after it was cut or taken over from another.
 pub async fn set_history(write: &mut Write, id: i64, lines: i64, keys: &str, summary: &str) -> Result<()> {
-    let sql = "UPDATE runs SET history_lines = $2, history_keys = $3, summary = $4 WHERE id = $1";
+    let sql = "UPDATE runs SET history_lines = $2, history_keys = $3, summary = $4, is_indexed = 0 WHERE id = $1";
     write.run(sql, args![id, lines, keys, summary]).await?;
     Ok(())
 }
@@ -175,7 +204,7 @@ pub async fn set_state(write: &mut Write, id: i64, state: State, now: Timestamp)
 
 /// The agent that saw all of its processes says how they ended.
 pub async fn end(write: &mut Write, id: i64, state: State, exit_code: i64, now: Timestamp) -> Result<()> {
-    let sql = "UPDATE runs SET state = $2, exit_code = $3, updated_at = $4 WHERE id = $1";
+    let sql = "UPDATE runs SET state = $2, exit_code = $3, updated_at = $4, heartbeat_at = $4 WHERE id = $1";
     write.run(sql, args![id, state.name(), exit_code, now]).await?;
     Ok(())
 }
@@ -205,7 +234,8 @@ pub struct Posted {
 pub async fn note_post(write: &mut Write, id: i64, posted: Posted, now: Timestamp) -> Result<()> {
     let sql = "UPDATE runs SET state = $3, exit_code = $4, summary = COALESCE($5, summary), \
                system_metrics = COALESCE($6, system_metrics), history_keys = COALESCE($7, history_keys), \
-               history_lines = $8, event_lines = $9, log_lines = $10, heartbeat_at = $2, updated_at = $2 WHERE id = $1";
+               history_lines = $8, event_lines = $9, log_lines = $10, heartbeat_at = $2, updated_at = $2, \
+               is_indexed = CASE WHEN $5 IS NULL THEN is_indexed ELSE 0 END WHERE id = $1";
     let args: Vec<Value> = args![
         id,
         now,
@@ -219,6 +249,23 @@ pub async fn note_post(write: &mut Write, id: i64, posted: Posted, now: Timestam
         posted.log_lines
     ];
     write.run(sql, args).await?;
+    Ok(())
+}
+
+/// Runs that have said nothing themselves since `before`, but which an agent that was heard of since `heard` sees running.
+pub async fn vouched_for(database: &Database, before: Timestamp, heard: Timestamp, limit: usize) -> Result<Vec<i64>> {
+    let sql = "SELECT r.id FROM runs r JOIN items i ON i.run_id = r.id JOIN agents a ON a.id = i.agent_id \
+               WHERE r.state = 'running' AND r.heartbeat_at < $1 AND i.state = 'RUNNING' AND i.keeper = 'agent' \
+               AND a.heartbeat_at > $2 ORDER BY r.heartbeat_at LIMIT $3";
+    let rows = database.all(sql, args![before, heard, limit]).await?;
+    rows.iter().map(|row| row.get("id")).collect()
+}
+
+/// They are alive.
+pub async fn hear(write: &mut Write, ids: &[i64], now: Timestamp) -> Result<()> {
+    let sql = format!("UPDATE runs SET heartbeat_at = ${} WHERE id IN ({})", ids.len() + 1, places(ids.len()));
+    let args = ids.iter().map(|id| Value::from(*id)).chain([Value::from(now)]).collect();
+    write.run(sqlx::AssertSqlSafe(sql), args).await?;
     Ok(())
 }
 

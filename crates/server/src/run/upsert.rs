@@ -59,12 +59,11 @@ pub async fn begin(shared: &Shared, caller: &Caller, begin: Begin<'_>) -> Result
     let now = Timestamp::now();
     let fork = branch::fork_of(shared, project.id, &name, begin.edit.config.as_deref()).await?;
     let user = owner(shared, caller, &project, begin.on_behalf_of).await?;
-    let number = store::count(&shared.database, project.id).await? + 1;
     let mut write = shared.database.write().await?;
-    let label = begin.edit.display_name.clone().unwrap_or_else(|| names::new_label(number));
     let state = wanted.unwrap_or(State::Running);
-    let new = NewRun { project: project.id, name: &name, display_name: &label, state, user };
-    let is_new = store::insert(&mut write, &new, now).await?;
+    let label = begin.edit.display_name.as_deref();
+    let is_new =
+        store::insert(&mut write, &NewRun { project: project.id, name: &name, label, state, user }, now).await?;
     let how = How { is_new, is_shared: begin.is_shared, wanted };
     let id = settle(&mut write, &project, &name, how, begin.edit, now).await?;
     if let Some(fork) = fork.filter(|_| is_new) {

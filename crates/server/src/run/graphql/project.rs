@@ -5,18 +5,19 @@ use crate::database::Database;
 use crate::fault::{Fault, Result};
 use crate::graphql::Asked as _;
 use crate::graphql::page::{cursor, cursor_key, cut, length};
-use crate::graphql::scalars::{JsonText, date_text};
+use crate::graphql::scalars::JsonText;
 use crate::project::Project as ProjectRecord;
 use crate::run::Run as Record;
+use crate::run::fields::Fields;
+use crate::run::index::Index;
 use crate::run::search::condition;
 use crate::run::store::{self, ByAge};
 use async_graphql::{Context, Object};
-use serde_json::{Map, Value};
-use std::cell::OnceCell;
+use serde_json::Value;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use volley_plan::run::filter::{self, Filter};
-use volley_plan::run::history::lookup;
-use volley_plan::run::{lenient, order};
+use volley_plan::run::order;
 
 /// Runs that are looked at together where few pass.
 const CHUNK_MAX: usize = 4000;
@@ -48,8 +49,9 @@ impl ProjectRuns {
     /// What older clients call `runs`, newest first.
     async fn buckets(&self, ctx: &Context<'_>, first: Option<i32>) -> Result<Option<RunConnection>> {
         let length = length(first);
-        let by = ByAge { project: self.0.id, is_falling: true, after: None, limit: length + 1 };
-        let rows = passing_by_age(&ctx.shared().database, by, &Filter::All(Vec::new())).await?;
+        let everything = Filter::All(Vec::new());
+        let search = Search::new(&ctx.shared().database, self.0.id, &everything).await?;
+        let rows = search.page(true, None, length + 1).await?;
         let (rows, has_more) = cut(rows, length);
         let nodes = rows.into_iter().map(|row| (cursor(row.id), Run::new(row))).collect();
         Ok(Some(RunConnection::page(nodes, has_more)))
@@ -58,18 +60,17 @@ impl ProjectRuns {
     async fn run_count(&self, ctx: &Context<'_>, filters: Option<JsonText>) -> Result<Option<i32>> {
         let filter = read_filter(filters)?;
         let database = &ctx.shared().database;
-        let count = match filter.is_empty() {
-            true => store::count(database, self.0.id).await?,
-            false => {
-                let condition = condition(&filter, database.dialect(), 1);
-                if condition.is_exact {
-                    store::count_passing(database, self.0.id, condition).await?
-                } else {
-                    let mut count = 0;
-                    each_passing(database, self.0.id, &filter, |_| count += 1).await?;
-                    count
-                }
-            }
+        let condition = condition(&filter, database.dialect(), 1);
+        let count = if filter.is_empty() {
+            store::count(database, self.0.id).await?
+        } else if condition.is_exact {
+            store::count_passing(database, self.0.id, condition).await?
+        } else {
+            let search = Search::new(database, self.0.id, &filter).await?;
+            let mut count = 0;
+            search.each(|_| count += 1).await?;
+            search.index.learn(ctx.shared(), &filter).await?;
+            count
         };
         Ok(Some(i32::try_from(count).unwrap_or(i32::MAX)))
     }
@@ -91,18 +92,18 @@ impl ProjectRuns {
         let length = length(first);
         let database = &ctx.shared().database;
         let is_by_age = matches!(order.field.as_str(), "created_at" | "createdAt");
+        let search = Search::new(database, self.0.id, &filter).await?;
         let rows = if is_by_age {
-            let by = ByAge { project: self.0.id, is_falling: order.is_falling, after, limit: length + 1 };
-            passing_by_age(database, by, &filter).await?
+            search.page(order.is_falling, after, length + 1).await?
         } else {
             let mut keyed = Vec::new();
-            let see = |run: &Fields| keyed.push((run.get(&order.field), run.run.id));
-            each_passing(database, self.0.id, &filter, see).await?;
+            search.each(|run| keyed.push((run.get(&order.field), run.run.id))).await?;
             let ids = in_order(keyed, &order);
             let begin = after.and_then(|after| ids.iter().position(|id| *id == after)).map_or(0, |at| at + 1);
             let end = ids.len().min(begin + length + 1);
             store::with_ids(database, &ids[begin..end]).await?
         };
+        search.index.learn(ctx.shared(), &filter).await?;
         let (rows, has_more) = cut(rows, length);
         let nodes = rows.into_iter().map(|row| (cursor(row.id), Run::new(row))).collect();
         Ok(Some(RunConnection::page(nodes, has_more)))
@@ -121,40 +122,72 @@ pub fn by_order(runs: Vec<Record>, order: Option<&str>) -> Vec<Record> {
     in_order(keyed, &order)
 }
 
-/// Looks at all runs of a project that pass, oldest first; a part of them at a time, because there may be more than fit in memory.
-async fn each_passing(database: &Database, project: i64, filter: &Filter, mut see: impl FnMut(&Fields)) -> Result<()> {
-    let mut by = ByAge { project, is_falling: false, after: None, limit: CHUNK_MAX };
-    loop {
-        let condition = condition(filter, database.dialect(), store::PAGE_ARGS);
-        let runs = store::page(database, &by, condition).await?;
-        for run in &runs {
-            let fields = Fields::of(run);
-            if filter.passes(&fields.reader()) {
-                see(&fields);
-            }
-        }
-        match runs.last() {
-            Some(last) if runs.len() == by.limit => by.after = Some(last.id),
-            _ => return Ok(()),
-        }
-    }
+/// Where runs are searched.
+struct Search<'a> {
+    database: &'a Database,
+    project: i64,
+    filter: &'a Filter,
+    index: Index,
 }
 
-/// Asks the database for more as long as too few of what it lets through pass.
-async fn passing_by_age(database: &Database, mut by: ByAge, filter: &Filter) -> Result<Vec<Record>> {
-    let wanted = by.limit;
-    let mut passing = Vec::new();
-    loop {
-        let condition = condition(filter, database.dialect(), store::PAGE_ARGS);
-        let runs = store::page(database, &by, condition).await?;
-        let is_last = runs.len() < by.limit;
-        by.after = runs.last().map(|run| run.id);
-        passing.extend(runs.into_iter().filter(|run| filter.passes(&Fields::of(run).reader())));
-        if is_last || passing.len() >= wanted {
-            passing.truncate(wanted);
-            return Ok(passing);
+impl<'a> Search<'a> {
+    async fn new(database: &'a Database, project: i64, filter: &'a Filter) -> Result<Search<'a>> {
+        Ok(Search { database, project, filter, index: Index::of(database, project).await? })
+    }
+
+    /// Looks at all runs that pass, oldest first; a part of them at a time, because there may be more than fit in memory.
+    async fn each(&self, mut see: impl FnMut(&Fields)) -> Result<()> {
+        let mut see = |runs: &[Record]| {
+            let fields = runs.iter().map(Fields::of);
+            fields.filter(|fields| self.filter.passes(&fields.reader())).for_each(|fields| see(&fields));
+        };
+        if let Some(ids) = self.index.candidates(self.database, self.filter).await? {
+            for ids in ids.chunks(CHUNK_MAX) {
+                see(&store::with_ids(self.database, ids).await?);
+            }
+            return Ok(());
         }
-        by.limit = (by.limit * 4).min(CHUNK_MAX);
+        let mut by = ByAge { project: self.project, is_falling: false, after: None, limit: CHUNK_MAX };
+        loop {
+            let condition = condition(self.filter, self.database.dialect(), store::PAGE_ARGS);
+            let runs = store::page(self.database, &by, condition).await?;
+            see(&runs);
+            match runs.last() {
+                Some(last) if runs.len() == by.limit => by.after = Some(last.id),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Some of the runs that pass, by age. More are read as long as too few pass of what was.
+    async fn page(&self, is_falling: bool, after: Option<i64>, wanted: usize) -> Result<Vec<Record>> {
+        let mut candidates = self.index.candidates(self.database, self.filter).await?.map(|mut ids| {
+            ids.retain(|id| after.is_none_or(|after| if is_falling { *id < after } else { *id > after }));
+            if is_falling {
+                ids.reverse();
+            }
+            VecDeque::from(ids)
+        });
+        let mut by = ByAge { project: self.project, is_falling, after, limit: wanted };
+        let mut passing = Vec::new();
+        loop {
+            let (runs, is_last) = if let Some(ids) = &mut candidates {
+                let next: Vec<i64> = ids.drain(..by.limit.min(ids.len())).collect();
+                (store::with_ids(self.database, &next).await?, ids.is_empty())
+            } else {
+                let condition = condition(self.filter, self.database.dialect(), store::PAGE_ARGS);
+                let runs = store::page(self.database, &by, condition).await?;
+                let is_last = runs.len() < by.limit;
+                (runs, is_last)
+            };
+            by.after = runs.last().map(|run| run.id);
+            passing.extend(runs.into_iter().filter(|run| self.filter.passes(&Fields::of(run).reader())));
+            if is_last || passing.len() >= wanted {
+                passing.truncate(wanted);
+                return Ok(passing);
+            }
+            by.limit = (by.limit * 4).min(CHUNK_MAX);
+        }
     }
 }
 
@@ -164,73 +197,6 @@ fn in_order<One>(mut keyed: Vec<(Option<Value>, One)>, order: &order::Order) -> 
     keyed.into_iter().map(|(_, one)| one).collect()
 }
 
-/// A run as filters and orders see it. Config and summary are parsed when somebody asks for them.
-struct Fields<'a> {
-    run: &'a Record,
-    config: OnceCell<Map<String, Value>>,
-    summary: OnceCell<Map<String, Value>>,
-}
-
-impl<'a> Fields<'a> {
-    fn of(run: &'a Record) -> Fields<'a> {
-        Fields { run, config: OnceCell::new(), summary: OnceCell::new() }
-    }
-
-    fn reader(&self) -> impl Fn(&str) -> Option<Value> + '_ {
-        |field| self.get(field)
-    }
-
-    fn get(&self, field: &str) -> Option<Value> {
-        let text = |text: &str| Some(Value::from(text));
-        let maybe = |text: &Option<String>| text.as_deref().map(Value::from);
-        let run = self.run;
-        if let Some(key) = field.strip_prefix("config.") {
-            return self.config_value(key);
-        }
-        if let Some(key) = field.strip_prefix("summary_metrics.").or_else(|| field.strip_prefix("summary.")) {
-            return lookup(self.summary.get_or_init(|| object(&run.summary)), key).cloned();
-        }
-        match field {
-            "state" => text(&run.state),
-            "name" => text(&run.name),
-            "displayName" | "display_name" => text(&run.display_name),
-            "tags" => Some(Value::from(run.tag_list())),
-            "jobType" | "job_type" => maybe(&run.job_type),
-            "group" | "groupName" => maybe(&run.group_name),
-            "sweep" | "sweepName" => maybe(&run.sweep_name),
-            "username" | "user" => text(&run.username),
-            "host" => maybe(&run.host),
-            "commit" => maybe(&run.commit_hash),
-            "notes" => maybe(&run.notes),
-            "description" => maybe(&run.description),
-            "createdAt" | "created_at" => text(&date_text(run.created_at)),
-            "updatedAt" | "updated_at" => text(&date_text(run.updated_at)),
-            "heartbeatAt" | "heartbeat_at" => text(&date_text(run.heartbeat_at)),
-            "historyLineCount" => Some(Value::from(run.history_lines)),
-            _ => None,
-        }
-    }
-
-    /// `lr`, `lr.value`, `optimizer.lr` or `optimizer.value.lr`: the config wraps each top value in `{"value": …}`.
-    fn config_value(&self, key: &str) -> Option<Value> {
-        let config = self.config.get_or_init(|| object(&self.run.config));
-        let bare = key.strip_suffix(".value").unwrap_or(key);
-        if let Some(value) = config.get(bare) {
-            return value.get("value").cloned();
-        }
-        let (top, rest) = bare.split_once('.')?;
-        let rest = rest.strip_prefix("value.").unwrap_or(rest);
-        lookup(config.get(top)?.get("value")?.as_object()?, rest).cloned()
-    }
-}
-
-fn object(text: &str) -> Map<String, Value> {
-    match lenient::parse(text) {
-        Some(Value::Object(object)) => object,
-        _ => Map::new(),
-    }
-}
-
 #[cfg(test)]
 #[path = "search_tests.rs"]
-mod tests;
+pub mod tests;

@@ -3,6 +3,7 @@
 use super::*;
 use crate::args;
 use crate::database::Database;
+use crate::run::index::tests::{learned, settled};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, TestRunner};
@@ -35,7 +36,7 @@ fn summary(number: usize) -> String {
     }
 }
 
-async fn filled() -> (tempfile::TempDir, Database) {
+pub async fn filled() -> (tempfile::TempDir, Database) {
     let folder = tempfile::tempdir().unwrap();
     let database = Database::open(&folder.path().join("volley.db").display().to_string()).await.unwrap();
     let mut write = database.write().await.unwrap();
@@ -132,28 +133,34 @@ fn any_filter() -> impl Strategy<Value = Value> {
     })
 }
 
-// PUB-2
-#[tokio::test]
-async fn the_database_finds_what_asking_every_run_finds() {
-    let (_folder, database) = filled().await;
-    let everything = filter::parse("{}").unwrap();
-    let whole = ByAge { project: 1, is_falling: false, after: None, limit: RUNS + 1 };
-    let all = passing_by_age(&database, whole, &everything).await.unwrap();
+async fn passing(database: &Database, filter: &Filter) -> Vec<Record> {
+    let search = Search::new(database, 1, filter).await.unwrap();
+    search.page(false, None, RUNS + 1).await.unwrap()
+}
+
+const INDEXED: &[&str] =
+    &["config.lr", "config.lr.value", "config.opt", "config.opt.name", "summary_metrics.loss", "tags"];
+
+/// Asks for the same with many filters in both ways.
+async fn check(database: &Database, stage: &str) {
+    let all = passing(database, &filter::parse("{}").unwrap()).await;
     assert_eq!(all.len(), RUNS);
     let mut runner = TestRunner::new(Config::default());
     let mut found = 0;
     for _ in 0..FILTERS {
         let text = any_filter().new_tree(&mut runner).unwrap().current().to_string();
         let filter = filter::parse(&text).unwrap();
-        let expected: Vec<i64> =
-            all.iter().filter(|run| filter.passes(&Fields::of(run).reader())).map(|run| run.id).collect();
-        let by = ByAge { project: 1, is_falling: false, after: None, limit: RUNS + 1 };
-        let page = passing_by_age(&database, by, &filter).await.unwrap();
-        assert_eq!(page.iter().map(|run| run.id).collect::<Vec<_>>(), expected, "{text}");
+        let passes = |run: &&Record| filter.passes(&Fields::of(run).reader());
+        let expected: Vec<i64> = all.iter().filter(passes).map(|run| run.id).collect();
+        let page = passing(database, &filter).await;
+        assert_eq!(page.iter().map(|run| run.id).collect::<Vec<_>>(), expected, "{stage}: {text}");
+        let mut each = Vec::new();
+        Search::new(database, 1, &filter).await.unwrap().each(|run| each.push(run.run.id)).await.unwrap();
+        assert_eq!(each, expected, "{stage}: {text}");
         let exact = condition(&filter, database.dialect(), 1);
         if exact.is_exact {
-            let count = store::count_passing(&database, 1, exact).await.unwrap();
-            assert_eq!(usize::try_from(count).unwrap(), expected.len(), "{text}");
+            let count = store::count_passing(database, 1, exact).await.unwrap();
+            assert_eq!(usize::try_from(count).unwrap(), expected.len(), "{stage}: {text}");
         }
         found += expected.len();
     }
@@ -162,15 +169,86 @@ async fn the_database_finds_what_asking_every_run_finds() {
 
 // PUB-2
 #[tokio::test]
+async fn the_database_finds_what_asking_every_run_finds() {
+    let (_folder, database) = filled().await;
+    check(&database, "without an index").await;
+    learned(&database, 1, &INDEXED[..3]).await;
+    check(&database, "before the index has values").await;
+    settled(&database).await;
+    check(&database, "with an index of some fields").await;
+    learned(&database, 1, INDEXED).await;
+    check(&database, "before the index has all fields").await;
+    settled(&database).await;
+    check(&database, "with an index").await;
+    for id in (1..).take(RUNS).step_by(7) {
+        let mut write = database.write().await.unwrap();
+        let number = usize::try_from(id).unwrap() + 3;
+        let (config, summary) = (Some(config(number)), Some(summary(number)));
+        let edit = store::Edit { config, summary, tags: Some(r#"["a"]"#.to_owned()), ..store::Edit::default() };
+        store::edit(&mut write, id, edit, jiff::Timestamp::now()).await.unwrap();
+        write.commit().await.unwrap();
+    }
+    check(&database, "while runs change").await;
+    settled(&database).await;
+    check(&database, "after they have changed").await;
+}
+
+// PUB-2
+#[tokio::test]
+async fn a_search_for_few_reads_few() {
+    let (_folder, database) = filled().await;
+    learned(&database, 1, INDEXED).await;
+    settled(&database).await;
+    let candidates = async |text: &str| {
+        let filter = filter::parse(text).unwrap();
+        let search = Search::new(&database, 1, &filter).await.unwrap();
+        search.index.candidates(&database, &filter).await.unwrap().map(|ids| ids.len())
+    };
+    // Lists are found by whatever is in them, and once more in case that it is a list.
+    assert_eq!(candidates(r#"{"config.lr": {"$gt": 1}}"#).await, Some(24), "1e300, and 2 in a list");
+    assert_eq!(
+        candidates(r#"{"config.lr": 1, "tags": "a"}"#).await,
+        Some(16),
+        "a third of the lists, and of those with 1"
+    );
+    assert_eq!(candidates(r#"{"$or": [{"config.lr": {"$gt": 5}}, {"config.opt": {"$lt": "b"}}]}"#).await, Some(36));
+    assert_eq!(candidates(r#"{"config.lr": {"$ne": 1}}"#).await, None);
+    assert_eq!(candidates(r#"{"$or": [{"config.lr": 1}, {"notes": "x"}]}"#).await, None);
+    assert_eq!(candidates(r#"{"state": "running"}"#).await, None);
+    let mut write = database.write().await.unwrap();
+    store::note_post(&mut write, 5, posted(None), jiff::Timestamp::now()).await.unwrap();
+    write.commit().await.unwrap();
+    assert_eq!(candidates(r#"{"config.lr": 77}"#).await, Some(12), "a sign of life changes no value");
+    let mut write = database.write().await.unwrap();
+    store::note_post(&mut write, 5, posted(Some("{}")), jiff::Timestamp::now()).await.unwrap();
+    write.commit().await.unwrap();
+    assert_eq!(candidates(r#"{"config.lr": 77}"#).await, Some(13));
+}
+
+fn posted(summary: Option<&str>) -> store::Posted {
+    store::Posted {
+        state: volley_plan::run::state::State::Running,
+        exit_code: None,
+        summary: summary.map(str::to_owned),
+        system_metrics: None,
+        history_keys: None,
+        history_lines: 0,
+        event_lines: 0,
+        log_lines: 0,
+    }
+}
+
+// PUB-2
+#[tokio::test]
 async fn pages_of_what_passes_follow_each_other_without_gaps() {
     let (_folder, database) = filled().await;
     let filter = filter::parse(r#"{"config.opt": "adam", "tags": {"$ne": "b\"c"}}"#).unwrap();
     for is_falling in [false, true] {
-        let by = |after, limit| ByAge { project: 1, is_falling, after, limit };
-        let whole = passing_by_age(&database, by(None, RUNS), &filter).await.unwrap();
+        let search = Search::new(&database, 1, &filter).await.unwrap();
+        let whole = search.page(is_falling, None, RUNS).await.unwrap();
         let (mut pages, mut after) = (Vec::new(), None);
         loop {
-            let page = passing_by_age(&database, by(after, 3), &filter).await.unwrap();
+            let page = search.page(is_falling, after, 3).await.unwrap();
             let Some(last) = page.last() else { break };
             after = Some(last.id);
             pages.extend(page);
