@@ -14,6 +14,8 @@ use crate::process::resident_mb;
 use crate::table::{Row, Table};
 use crate::wire::{Access, Connection, Protocol};
 use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use http::Method;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,13 +27,12 @@ const PUSH: &str =
     "mutation($input: PushToRunQueueByNameInput!) { pushToRunQueueByName(input: $input) { runQueueItemId } }";
 const STATES: &str = r#"query($queue: String!) { project(name: "model-registry", entityName: "volley") { runQueue(name: $queue)
     { runQueueItems(first: 2000) { edges { node { state } } } } } }"#;
+const AGENTS: &str = r#"query($queue: String!) { project(name: "model-registry", entityName: "volley") { runQueue(name: $queue)
+    { launchAgents { agentConfig } } } }"#;
 const OURS: usize = 60;
 /// Each takes W&B's agent many seconds.
 const THEIRS: usize = 5;
 const MANY: usize = 1_000;
-/// Many times what an agent needs until it serves its queue.
-const WAKE_OURS: Duration = Duration::from_secs(3);
-const WAKE_THEIRS: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(600);
 const THEIR_PROGRAM: &str = ".cache/wandb-launch/bin/wandb";
 
@@ -48,11 +49,14 @@ pub async fn launches(program: &Path, folder: &Path, bell: &mut Bell, quick: boo
     add("idle with everything", "resident", resident_mb(site.up.pid)?, "MB", ("budget", 60.0));
 
     site.make_queue("ours", &ringing(bell)).await?;
-    let agent = site.our_agent(program, "ours")?;
+    let agent = site.our_agent(program, "ours").await?;
     let ours = site.waits("ours", bell, OURS).await?;
     site.make_queue("theirs", &ringing(bell)).await?;
-    let theirs = match site.their_agent("theirs")? {
-        Some(_agent) => site.waits("theirs", bell, THEIRS).await?,
+    let theirs = match site.their_agent("theirs").await? {
+        Some(agent) => {
+            let waits = site.waits("theirs", bell, THEIRS).await;
+            waits.with_context(|| format!("W&B's agent said:\n{}", agent.said()))?
+        }
         None => Vec::new(),
     };
     for (figure, share) in [("submit to running, p50", 0.5), ("submit to running, p99", 0.99)] {
@@ -63,13 +67,15 @@ pub async fn launches(program: &Path, folder: &Path, bell: &mut Bell, quick: boo
 
     let count = if quick { MANY / 10 } else { MANY };
     site.make_queue("many", &json!({ "kind": "Job", "apiVersion": "batch/v1" })).await?;
-    let _agent = site.our_agent(program, "many")?;
+    let _agent = site.our_agent(program, "many").await?;
     let begun = Instant::now();
     for _ in 0..count {
         site.push("many", "true").await?;
     }
     site.until("many", count, |state| state == "FINISHED" || state == "FAILED").await?;
     let value = begun.elapsed().as_secs_f64();
+    // The pods of the launches would be counted.
+    site.up.clear().await?;
     let pods = timed(&site.up, PODS, count, super::jobs::pod).await? / 1000.0;
     add("submissions that do nothing, start to end", &count.to_string(), value, "s", ("as many plain pods", pods));
     drop(site);
@@ -85,18 +91,18 @@ async fn running(program: &Path, folder: &Path, count: usize, table: &mut Table)
     let config = json!({ "kind": "Job", "apiVersion": "batch/v1",
         "spec": { "template": { "metadata": { "annotations": { "volley.dev/run-seconds": "86400" } } } } });
     site.make_queue("running", &config).await?;
-    let agent = site.our_agent(program, "running")?;
-    let empty = resident_mb(agent.0.id())?;
+    let agent = site.our_agent(program, "running").await?;
+    let empty = resident_mb(agent.process.id())?;
     for _ in 0..count {
         site.push("running", "sleep 86400").await?;
     }
     site.until("running", count, |state| state == "RUNNING").await?;
-    let cpu = idle_percent(&[agent.0.id()]).await?;
+    let cpu = idle_percent(&[agent.process.id()]).await?;
     let scale = format!("{count} items run");
     table.add(Row {
         figure: "agent, resident",
         scale: scale.clone(),
-        value: resident_mb(agent.0.id())?,
+        value: resident_mb(agent.process.id())?,
         unit: "MB",
         reference: ("none run", empty),
     });
@@ -113,12 +119,21 @@ fn ringing(bell: &Bell) -> Value {
 }
 
 /// An agent's process; dropping it kills it.
-struct Agent(Child);
+struct Agent {
+    process: Child,
+    log: PathBuf,
+}
+
+impl Agent {
+    fn said(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 
@@ -213,33 +228,52 @@ impl Site {
         Ok(home)
     }
 
-    fn start(&self, mut command: Command, home: &Path) -> Result<Agent> {
+    /// Starts an agent and waits until it has its queue for itself: until then the agent of `volley up` serves it, which gives
+    /// nobody the machine's files.
+    async fn start(&self, mut command: Command, home: &Path, queue: &str) -> Result<Agent> {
         command.env("HOME", home).env("KUBECONFIG", home.join(".kube/config"));
         command.env("WANDB_BASE_URL", &self.server.url).env("WANDB_API_KEY", &self.server.key);
-        Ok(Agent(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
+        let log = home.join("agent.log");
+        let file = fs::File::create(&log)?;
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let agent = Agent { process: command.spawn()?, log };
+        let mut connection = self.connect().await?;
+        let begun = Instant::now();
+        loop {
+            let told = connection.read(AGENTS, json!({ "queue": queue })).await?;
+            let agents = told["project"]["runQueue"]["launchAgents"].as_array().context("a queue has agents")?;
+            let serves = |agent: &Value| {
+                let config: Value =
+                    serde_json::from_str(agent["agentConfig"].as_str().unwrap_or_default()).unwrap_or_default();
+                config["queues"] == json!([queue])
+            };
+            if agents.len() == 1 && serves(&agents[0]) {
+                return Ok(agent);
+            }
+            ensure!(begun.elapsed() < PATIENCE, "no agent has queue {queue} for itself: {told}\n{}", agent.said());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
-    /// Starts an agent and waits until it serves its queue: until then the agent of `volley up` does, which gives nobody the
-    /// machine's files.
-    fn our_agent(&self, program: &Path, queue: &str) -> Result<Agent> {
+    async fn our_agent(&self, program: &Path, queue: &str) -> Result<Agent> {
         let home = self.home(queue, "policy: privileged\n")?;
         let mut command = Command::new(program);
         command.arg("--home").arg(&home).args(["agent", "-q", queue, "-j", "-1"]);
-        let agent = self.start(command, &home)?;
-        std::thread::sleep(WAKE_OURS);
-        Ok(agent)
+        self.start(command, &home, queue).await
     }
 
-    fn their_agent(&self, queue: &str) -> Result<Option<Agent>> {
+    async fn their_agent(&self, queue: &str) -> Result<Option<Agent>> {
         if !Path::new(THEIR_PROGRAM).exists() {
             eprintln!("W&B's agent is not installed; it is left out (`make setup` brings it)");
             return Ok(None);
         }
         let home = self.home(queue, "builder:\n  type: noop\n")?;
+        // It watches this namespace, whatever its queues' configs say.
+        let namespace = json!({ "metadata": { "name": "wandb" } }).to_string();
+        let mut connection = self.up.access.connect(Protocol::Http1).await?;
+        connection.call(Method::POST, "/api/v1/namespaces", Bytes::from(namespace)).await?;
         let mut command = Command::new(fs::canonicalize(THEIR_PROGRAM)?);
         command.args(["launch-agent", "-q", queue, "-e", "volley", "-j", "-1"]);
-        let agent = self.start(command, &home)?;
-        std::thread::sleep(WAKE_THEIRS);
-        Ok(Some(agent))
+        self.start(command, &home, queue).await.map(Some)
     }
 }
