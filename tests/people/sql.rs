@@ -18,7 +18,7 @@ const BY_FILE: &[(&str, &[&str])] = &[
     ("artifact/store.rs", &["{table}", "{OWN}"]),
     ("run/search.rs", &["{column}", "{place}", "{kind}", "{value}", "{sign}", "{is_number}", "{low}", "{high}"]),
     ("run/store.rs", &["{sign}", "{way}"]),
-    ("run/index.rs", &["{set}", "{unindexed}", "{project}", "{limit}", "{field}", "{first}", "{last}"]),
+    ("run/index.rs", &["{CHANGED}", "{set}", "{unindexed}", "{project}", "{limit}", "{field}", "{part}"]),
 ];
 
 fn is_looked_at(file: &Path, put: &str) -> bool {

@@ -16,6 +16,8 @@ use volley_plan::run::state::{SILENCE_MAX, State, after_silence};
 const ROUND: Duration = Duration::from_secs(15);
 /// How old the word of an agent may be that a run is alive, and how often it is noted.
 const VOUCHED_EVERY: SignedDuration = SignedDuration::from_mins(1);
+/// More runs than an agent keeps.
+const HEARD_MAX: usize = 100_000;
 /// What one round does at most; the rest waits for the next.
 const BATCH: usize = 500;
 
@@ -44,11 +46,17 @@ pub async fn round(shared: &Shared, since: Timestamp, now: Timestamp) -> Result<
 
 /// A launch that writes nothing and does not track itself lives as long as the agent sees it running.
 async fn hear_by_agents(shared: &Shared, now: Timestamp) -> Result<()> {
-    let ids = run::store::vouched_for(&shared.database, now - VOUCHED_EVERY, now - VOUCHED_EVERY, BATCH).await?;
-    if !ids.is_empty() {
-        let mut write = shared.database.write().await?;
-        run::store::hear(&mut write, &ids, now).await?;
-        write.commit().await?;
+    // All of them, because who is not heard is taken for dead next.
+    for _ in 0..HEARD_MAX / BATCH {
+        let ids = run::store::vouched_for(&shared.database, now - VOUCHED_EVERY, now - VOUCHED_EVERY, BATCH).await?;
+        if !ids.is_empty() {
+            let mut write = shared.database.write().await?;
+            run::store::hear(&mut write, &ids, now).await?;
+            write.commit().await?;
+        }
+        if ids.len() < BATCH {
+            break;
+        }
     }
     Ok(())
 }

@@ -10,6 +10,8 @@ use std::collections::BTreeSet;
 
 /// Longer texts have the key of their beginning.
 const TEXT_MAX: usize = 64;
+/// Longer names are not kept.
+const NAME_MAX: usize = 500;
 /// A list with more items than this is found by every search of its field.
 const ITEMS_MAX: usize = 32;
 
@@ -18,6 +20,8 @@ const OTHER: u8 = 0;
 const NUMBER: u8 = 1;
 const TEXT: u8 = 2;
 const TRUTH: u8 = 3;
+/// What every list has beside its items.
+const LIST: u8 = 4;
 
 pub type Key = Vec<u8>;
 
@@ -27,7 +31,8 @@ pub struct Range(pub Key, pub Key);
 
 /// Whether values of this field can be kept in an index: those that are not columns of their own.
 pub fn is_indexed(field: &str) -> bool {
-    field == "tags" || ["config.", "summary_metrics.", "summary."].iter().any(|start| field.starts_with(start))
+    let is_value = ["config.", "summary_metrics.", "summary."].iter().any(|start| field.starts_with(start));
+    (field == "tags" || is_value) && field.len() <= NAME_MAX && !field.contains('\0')
 }
 
 /// The keys of a value: one, or that of each item of a list; none for nothing.
@@ -35,8 +40,7 @@ pub fn keys(value: &Value) -> BTreeSet<Key> {
     match value {
         Value::Null => BTreeSet::new(),
         Value::Array(items) if items.len() <= ITEMS_MAX => {
-            // An empty list is something, too.
-            items.iter().map(|item| key(item).unwrap_or(vec![OTHER])).chain([vec![OTHER]]).collect()
+            items.iter().map(|item| key(item).unwrap_or(vec![OTHER])).chain([vec![LIST]]).collect()
         }
         value => BTreeSet::from([key(value).unwrap_or(vec![OTHER])]),
     }
@@ -45,7 +49,7 @@ pub fn keys(value: &Value) -> BTreeSet<Key> {
 /// Where the keys of values that pass a test are; nothing if they may be anywhere.
 pub fn ranges(test: &Test) -> Option<Vec<Range>> {
     match test {
-        Test::Exists(true) => Some(vec![Range(vec![OTHER], last(TRUTH))]),
+        Test::Exists(true) => Some(vec![Range(vec![OTHER], last(LIST))]),
         Test::Equal(wanted) => equal([wanted]),
         Test::In(wanted) => equal(wanted),
         Test::Compare(orders, wanted) => {
@@ -87,6 +91,63 @@ fn ordered(number: &Number) -> Option<[u8; 8]> {
     let bits = (number.as_f64()? + 0.0).to_bits();
     let turned = if bits >> 63 == 0 { bits ^ (1 << 63) } else { !bits };
     Some(turned.to_be_bytes())
+}
+
+/// Runs that an index can name: those whose keys are in a field's ranges, and what is made of such sets.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Set<'a> {
+    Within(&'a str, Vec<Range>),
+    All(Vec<Set<'a>>),
+    Any(Vec<Set<'a>>),
+}
+
+impl<'a> Set<'a> {
+    /// A set that holds every run that passes, by the fields that an index has; nothing if that may be any run.
+    pub fn of(filter: &'a Filter, has: &dyn Fn(&str) -> bool) -> Option<Set<'a>> {
+        Set::made(filter, false, has)
+    }
+
+    fn made(filter: &'a Filter, is_negated: bool, has: &dyn Fn(&str) -> bool) -> Option<Set<'a>> {
+        match (filter, is_negated) {
+            (Filter::All(inner), false) | (Filter::Any(inner), true) => {
+                Set::all(inner.iter().map(|inner| Set::made(inner, is_negated, has)))
+            }
+            (Filter::Any(inner), false) | (Filter::All(inner), true) => {
+                Set::any(inner.iter().map(|inner| Set::made(inner, is_negated, has)))
+            }
+            (Filter::Not(inner), _) => Set::made(inner, !is_negated, has),
+            (Filter::Field(..), true) => None,
+            (Filter::Field(name, test), false) => Some(Set::Within(name, ranges(test).filter(|_| has(name))?)),
+        }
+    }
+
+    /// Leaves out sets that are no help, in the order of `leaves`.
+    pub fn keep(self, is_helpful: &mut dyn Iterator<Item = bool>) -> Option<Set<'a>> {
+        match self {
+            Set::Within(..) => is_helpful.next().unwrap_or(false).then_some(self),
+            // All are asked, because each takes its word.
+            Set::All(inner) => Set::all(inner.into_iter().map(|inner| inner.keep(is_helpful)).collect::<Vec<_>>()),
+            Set::Any(inner) => Set::any(inner.into_iter().map(|inner| inner.keep(is_helpful)).collect::<Vec<_>>()),
+        }
+    }
+
+    fn all(parts: impl IntoIterator<Item = Option<Set<'a>>>) -> Option<Set<'a>> {
+        let mut parts: Vec<Set> = parts.into_iter().flatten().collect();
+        if parts.len() > 1 { Some(Set::All(parts)) } else { parts.pop() }
+    }
+
+    fn any(parts: impl IntoIterator<Item = Option<Set<'a>>>) -> Option<Set<'a>> {
+        let mut parts: Vec<Set> = parts.into_iter().collect::<Option<_>>()?;
+        if parts.len() > 1 { Some(Set::Any(parts)) } else { parts.pop() }
+    }
+
+    /// The fields and ranges that it is made of.
+    pub fn leaves(&self) -> Vec<(&'a str, &[Range])> {
+        match self {
+            Set::Within(name, ranges) => vec![(name, ranges)],
+            Set::All(inner) | Set::Any(inner) => inner.iter().flat_map(Set::leaves).collect(),
+        }
+    }
 }
 
 /// The fields by whose index a filter could be answered faster.
@@ -183,6 +244,26 @@ mod tests {
                 assert!(!is_found(&value, test), "{value} {test:?}");
             }
         }
+    }
+
+    #[test]
+    fn sets_are_made_of_what_an_index_has_and_of_what_helps() {
+        let text = r#"{"$and": [{"$or": [{"config.a": 1}, {"config.b": 2}]}, {"config.c": 3}, {"notes": "x"}]}"#;
+        let filter = filter::parse(text).unwrap();
+        let names = |set: Option<Set>| -> Vec<String> {
+            set.iter().flat_map(Set::leaves).map(|(name, _)| name.to_owned()).collect()
+        };
+        assert_eq!(names(Set::of(&filter, &|name| name != "notes")), ["config.a", "config.b", "config.c"]);
+        // What is not indexed on one side of an `or` may be any run.
+        assert_eq!(names(Set::of(&filter, &|name| name == "config.a" || name == "config.c")), ["config.c"]);
+        assert_eq!(Set::of(&filter, &|name| name == "config.b"), None);
+        let kept = |words: [bool; 3]| {
+            let set = Set::of(&filter, &|name| name != "notes").unwrap();
+            names(set.keep(&mut words.into_iter()))
+        };
+        assert_eq!(kept([true, true, false]), ["config.a", "config.b"]);
+        assert_eq!(kept([true, false, true]), ["config.c"]);
+        assert!(kept([false, true, false]).is_empty());
     }
 
     #[test]

@@ -87,6 +87,16 @@ pub enum Dialect {
     Postgres,
 }
 
+impl Dialect {
+    /// Behind a SELECT: locks its rows, but for those that others have locked. SQLite has one writer anyway.
+    pub fn skip_locked(self) -> &'static str {
+        match self {
+            Dialect::Sqlite => "",
+            Dialect::Postgres => "FOR UPDATE SKIP LOCKED",
+        }
+    }
+}
+
 #[derive(Clone)]
 pub struct Database {
     pools: Pools,
@@ -322,11 +332,11 @@ async fn open_sqlite(path: &Path, claim: File) -> std::result::Result<Pools, sql
         .foreign_keys(true)
         .busy_timeout(ACQUIRE_TIMEOUT);
     let writer = Door::open(&options.clone().pragma("wal_autocheckpoint", CHECKPOINT_PAGES)).await?;
+    // Opened when they are first used, when the tables are up to date: a column that comes later is more than they can read.
     let readers = SqlitePoolOptions::new()
         .max_connections(SQLITE_READERS)
         .acquire_timeout(ACQUIRE_TIMEOUT)
-        .connect_with(options.read_only(true).create_if_missing(false))
-        .await?;
+        .connect_lazy_with(options.read_only(true).create_if_missing(false));
     Ok(Pools::Sqlite { readers, writer, claim: Arc::new(claim) })
 }
 

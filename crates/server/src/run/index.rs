@@ -30,7 +30,12 @@ const QUIET: SignedDuration = SignedDuration::from_secs(10);
 /// How often runs that have become quiet are looked for.
 const ROUND: Duration = Duration::from_secs(5);
 /// Runs whose values are written together: others wait meanwhile.
-const BATCH: usize = 200;
+const BATCH: usize = 100;
+/// Values that are deleted together.
+const FORGOTTEN_MAX: usize = 5000;
+/// Parts and ranges of a filter; the engines take some hundreds, and some ten thousands of arguments.
+const LEAVES_MAX: usize = 32;
+const RANGES_MAX: usize = 5000;
 /// Of replicas that share a database one works at a time. Any number will do.
 const POSTGRES_LOCK: i64 = 0x696e_6465_78;
 /// All runs that have values have this field's.
@@ -58,16 +63,35 @@ impl Index {
 
     /// The runs that may pass, oldest first; nothing if they are too many or the index does not know.
     pub async fn candidates(&self, database: &Database, filter: &Filter) -> Result<Option<Vec<i64>>> {
-        let mut args = Vec::new();
-        let Some(set) = self.set(filter, false, &mut args) else {
+        let Some(set) = index::Set::of(filter, &|name| self.ready(name).is_some()) else {
             return Ok(None);
         };
+        let leaves = set.leaves();
+        if leaves.len() > LEAVES_MAX || leaves.iter().map(|(_, ranges)| ranges.len()).sum::<usize>() > RANGES_MAX {
+            return Ok(None);
+        }
+        // Sets are put together whole, so one that holds most runs costs more than it saves.
+        let mut are_small = vec![true; leaves.len()];
+        if leaves.len() > 1 {
+            for ((name, ranges), is_small) in leaves.into_iter().zip(&mut are_small) {
+                *is_small = self.is_small(database, name, ranges).await?;
+            }
+        }
+        let Some(set) = set.keep(&mut are_small.into_iter()) else {
+            return Ok(None);
+        };
+        let mut args = Vec::new();
+        let set = self.select(&set, &mut args);
         args.extend(args![self.project, CANDIDATES_MAX + 1]);
         let (project, limit) = (args.len() - 1, args.len());
         let unindexed = format!("SELECT id AS run_id FROM runs WHERE project_id = ${project} AND is_indexed = 0");
         let sql = format!("SELECT run_id FROM ({set}) AS found UNION ALL {unindexed} LIMIT ${limit}");
         let rows = database.all(sqlx::AssertSqlSafe(sql), args).await?;
-        if rows.len() > CANDIDATES_MAX {
+        // A field that was forgotten meanwhile had no values any more.
+        let now = Index::of(database, self.project).await?;
+        let are_all_there =
+            self.fields.iter().all(|field| field.done_to != DONE || now.ready(&field.name) == Some(field.id));
+        if rows.len() > CANDIDATES_MAX || !are_all_there {
             return Ok(None);
         }
         let mut ids: Vec<i64> = rows.iter().map(|row| row.get("run_id")).collect::<Result<_>>()?;
@@ -76,41 +100,74 @@ impl Index {
         Ok(Some(ids))
     }
 
-    /// A statement that selects every indexed run that passes; nothing if that may be any run.
-    fn set(&self, filter: &Filter, is_negated: bool, args: &mut Vec<Value>) -> Option<String> {
-        let before = args.len();
-        let found = match (filter, is_negated) {
-            (Filter::All(inner), false) | (Filter::Any(inner), true) => {
-                let sets: Vec<String> = inner.iter().filter_map(|inner| self.set(inner, is_negated, args)).collect();
-                joined(&sets, " INTERSECT ")
-            }
-            (Filter::Any(inner), false) | (Filter::All(inner), true) => {
-                let sets: Option<Vec<String>> = inner.iter().map(|inner| self.set(inner, is_negated, args)).collect();
-                sets.and_then(|sets| joined(&sets, " UNION "))
-            }
-            (Filter::Not(inner), _) => self.set(inner, !is_negated, args),
-            (Filter::Field(..), true) => None,
-            (Filter::Field(name, test), false) => {
-                let field = self.fields.iter().find(|field| field.name == *name && field.done_to == DONE);
-                field.zip(index::ranges(test)).map(|(field, ranges)| within(field.id, ranges, args))
-            }
+    /// The number of a field that all indexed runs have their values of.
+    fn ready(&self, name: &str) -> Option<i64> {
+        self.fields.iter().find(|field| field.name == name && field.done_to == DONE).map(|field| field.id)
+    }
+
+    async fn is_small(&self, database: &Database, name: &str, ranges: &[Range]) -> Result<bool> {
+        let mut args = Vec::new();
+        let set = self.within(name, ranges, &mut args);
+        args.extend(args![CANDIDATES_MAX]);
+        let skip = args.len();
+        let sql = format!("SELECT run_id FROM ({set}) AS found LIMIT 1 OFFSET ${skip}");
+        Ok(database.maybe(sqlx::AssertSqlSafe(sql), args).await?.is_none())
+    }
+
+    /// A statement that selects the runs of a set.
+    fn select(&self, set: &index::Set, args: &mut Vec<Value>) -> String {
+        let (inner, word) = match set {
+            index::Set::Within(name, ranges) => return self.within(name, ranges, args),
+            index::Set::All(inner) => (inner, " INTERSECT "),
+            index::Set::Any(inner) => (inner, " UNION "),
         };
-        if found.is_none() {
-            // Arguments that nothing names are refused.
-            args.truncate(before);
+        let select = |set| format!("SELECT run_id FROM ({}) AS found", self.select(set, args));
+        inner.iter().map(select).collect::<Vec<_>>().join(word)
+    }
+
+    fn within(&self, name: &str, ranges: &[Range], args: &mut Vec<Value>) -> String {
+        args.extend(args![self.ready(name).unwrap_or_default()]);
+        let field = args.len();
+        let mut place = |key: &[u8]| {
+            args.extend(args![key.to_vec()]);
+            format!("${}", args.len())
+        };
+        let (single, wide): (Vec<_>, Vec<_>) = ranges.iter().partition(|Range(first, last)| first == last);
+        let mut parts: Vec<String> = Vec::new();
+        if !single.is_empty() {
+            let keys = single.iter().map(|Range(key, _)| place(key)).collect::<Vec<_>>().join(", ");
+            parts.push(format!("value IN ({keys})"));
         }
-        found
+        for Range(first, last) in wide {
+            parts.push(format!("value BETWEEN {} AND {}", place(first), place(last)));
+        }
+        let select = |part| format!("SELECT run_id FROM search_values WHERE field_id = ${field} AND {part}");
+        parts.into_iter().map(select).collect::<Vec<_>>().join(" UNION ALL ")
     }
 
     /// Notes by which fields somebody has searched.
-    pub async fn learn(&self, shared: &Shared, filter: &Filter) -> Result<()> {
+    pub async fn learn(&self, shared: &Shared, filter: &Filter) {
+        if let Err(error) = self.note(shared, filter).await {
+            // The search itself has its answer.
+            tracing::warn!(error = &error as &dyn std::error::Error, "failed to note what runs were searched by");
+        }
+    }
+
+    async fn note(&self, shared: &Shared, filter: &Filter) -> Result<()> {
         let now = Timestamp::now();
-        let known = |name: &str| self.fields.iter().find(|field| field.name == name);
-        let is_news =
-            |name: &&str| known(name).is_none_or(|field| field.used_at < (now - USE_NOTED_EVERY).as_microsecond());
-        let news: Vec<&str> = index::fields(filter).into_iter().filter(is_news).collect();
-        let is_full = self.fields.len() + news.len() > FIELDS_MAX;
-        if news.is_empty() || is_full || !self.is_worth_it(&shared.database).await? {
+        let (mut news, mut room) = (Vec::new(), FIELDS_MAX.saturating_sub(self.fields.len()));
+        for name in index::fields(filter) {
+            match self.fields.iter().find(|field| field.name == name) {
+                Some(field) if field.used_at >= (now - USE_NOTED_EVERY).as_microsecond() => (),
+                Some(_) => news.push(name),
+                None if room == 0 => (),
+                None => {
+                    room -= 1;
+                    news.push(name);
+                }
+            }
+        }
+        if news.is_empty() || !self.is_worth_it(&shared.database).await? {
             return Ok(());
         }
         let mut write = shared.database.write().await?;
@@ -126,23 +183,6 @@ impl Index {
         let sql = "SELECT id FROM runs WHERE project_id = $1 ORDER BY id LIMIT 1 OFFSET $2";
         Ok(database.maybe(sql, args![self.project, SMALL_MAX]).await?.is_some())
     }
-}
-
-fn joined(sets: &[String], word: &str) -> Option<String> {
-    let select = |set: &String| format!("SELECT run_id FROM ({set}) AS found");
-    (!sets.is_empty()).then(|| sets.iter().map(select).collect::<Vec<_>>().join(word))
-}
-
-fn within(field: i64, ranges: Vec<Range>, args: &mut Vec<Value>) -> String {
-    let mut parts = Vec::new();
-    for Range(first, last) in ranges {
-        args.extend(args![field, first, last]);
-        let (field, first, last) = (args.len() - 2, args.len() - 1, args.len());
-        parts.push(format!(
-            "SELECT run_id FROM search_values WHERE field_id = ${field} AND value BETWEEN ${first} AND ${last}"
-        ));
-    }
-    parts.join(" UNION ALL ")
 }
 
 async fn learn(write: &mut Write, project: i64, name: &str, now: Timestamp) -> Result<()> {
@@ -185,7 +225,7 @@ async fn round(database: &Database, now: Timestamp) -> Result<bool> {
     for (project, fields) in projects {
         for field in &fields {
             if field.used_at < (now - UNUSED_MAX).as_microsecond() {
-                forget(database, field.id).await?;
+                has_worked |= forget(database, field).await?;
             } else if field.done_to != DONE {
                 has_worked |= extend(database, field).await?;
             }
@@ -195,10 +235,19 @@ async fn round(database: &Database, now: Timestamp) -> Result<bool> {
     Ok(has_worked)
 }
 
-async fn forget(database: &Database, field: i64) -> Result<()> {
-    let mut write = database.write().await?;
-    write.run("DELETE FROM search_fields WHERE id = $1", args![field]).await?;
-    write.commit().await
+/// Takes a field back, its values first.
+async fn forget(database: &Database, field: &Field) -> Result<bool> {
+    let Some(mut write) = turn(database).await? else {
+        return Ok(false);
+    };
+    write.run("UPDATE search_fields SET done_to = 0 WHERE id = $1", args![field.id]).await?;
+    let sql = "DELETE FROM search_values WHERE field_id = $1 AND run_id IN \
+               (SELECT run_id FROM search_values WHERE field_id = $1 LIMIT $2)";
+    if write.run(sql, args![field.id, FORGOTTEN_MAX]).await? == 0 {
+        write.run("DELETE FROM search_fields WHERE id = $1", args![field.id]).await?;
+    }
+    write.commit().await?;
+    Ok(true)
 }
 
 /// A transaction of the only one that works; nothing if another does.
@@ -215,17 +264,22 @@ async fn turn(database: &Database) -> Result<Option<Write>> {
 
 /// Writes the values of runs that have changed and are quiet now.
 async fn refresh(database: &Database, project: i64, now: Timestamp) -> Result<bool> {
-    let sql = "SELECT id FROM runs WHERE project_id = $1 AND is_indexed = 0 AND updated_at <= $2 ORDER BY id LIMIT $3";
-    let rows = database.all(sql, args![project, now - QUIET, BATCH]).await?;
-    let ids: Vec<i64> = rows.iter().map(|row| row.get("id")).collect::<Result<_>>()?;
-    if ids.is_empty() {
+    const CHANGED: &str =
+        "SELECT id FROM runs WHERE project_id = $1 AND is_indexed = 0 AND updated_at <= $2 ORDER BY id LIMIT $3";
+    if database.all(CHANGED, args![project, now - QUIET, 1]).await?.is_empty() {
         return Ok(false);
     }
     let Some(mut write) = turn(database).await? else {
         return Ok(false);
     };
+    // Who is being changed right now is for later; nobody changes the others until their values are written.
+    let skip = write.dialect().skip_locked();
+    let rows = write.all(sqlx::AssertSqlSafe(format!("{CHANGED} {skip}")), args![project, now - QUIET, BATCH]).await?;
+    let ids: Vec<i64> = rows.iter().map(|row| row.get("id")).collect::<Result<_>>()?;
+    if ids.is_empty() {
+        return Ok(false);
+    }
     let (places, args) = (store::places(ids.len()), || ids.iter().map(|id| Value::from(*id)).collect());
-    // First, so that nobody changes them until their values are written.
     let sql = format!("UPDATE runs SET is_indexed = 1 WHERE id IN ({places})");
     write.run(sqlx::AssertSqlSafe(sql), args()).await?;
     let sql = format!("DELETE FROM search_values WHERE run_id IN ({places})");
@@ -315,7 +369,7 @@ pub mod tests {
             row.get::<i64>("n").unwrap()
         };
         assert!(count().await > 100);
-        round(&database, Timestamp::now() + UNUSED_MAX + QUIET).await.unwrap();
+        while round(&database, Timestamp::now() + UNUSED_MAX + QUIET).await.unwrap() {}
         assert_eq!((Index::of(&database, 1).await.unwrap().fields.len(), count().await), (0, 0));
     }
 }

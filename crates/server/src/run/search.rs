@@ -4,10 +4,16 @@
 //! `plan::run::filter`, is left to that, which is asked of every run that comes back. So both always agree.
 
 use crate::database::{Dialect, Value as Argument};
+use jiff::Timestamp;
 use serde_json::Value;
 use std::cmp::Ordering;
 use volley_plan::run::filter::{Filter, Test};
 
+/// SQLite takes a thousand conditions in a row, and some ten thousands of arguments.
+const PARTS_MAX: usize = 400;
+const VALUES_MAX: usize = 10_000;
+/// What a text of a time leaves out, and a little more.
+const TIME_ERROR_US: i64 = 2_000_000;
 /// Two readers of the same decimal number may differ by less than this part of it.
 const READING_ERROR: f64 = 1e-12;
 
@@ -68,6 +74,9 @@ impl Writer {
     }
 
     fn some(&mut self, inner: &[Filter], is_negated: bool) -> Sql {
+        if inner.len() > PARTS_MAX {
+            return None;
+        }
         let parts: Option<Vec<String>> = inner.iter().map(|filter| self.filter(filter, is_negated)).collect();
         Some(any_of(&parts?))
     }
@@ -81,6 +90,9 @@ impl Writer {
         self.is_exact = false;
         if name == "tags" {
             return if is_negated { None } else { self.tags(test) };
+        }
+        if let Some(column) = time_column(name) {
+            return if is_negated { None } else { self.time(column, test) };
         }
         let (column, path) = json_place(name)?;
         if self.dialect != Dialect::Sqlite {
@@ -99,13 +111,36 @@ impl Writer {
                 let place = self.bind(tag);
                 Some(format!("({find}(r.tags, {place}) > 0 OR {find}(r.tags, '\\') > 0)"))
             }
-            Test::In(wanted) => {
+            Test::In(wanted) if wanted.len() <= PARTS_MAX => {
                 let one = |tag: &Value| self.tags(&Test::Equal(tag.clone()));
                 let parts: Vec<String> = wanted.iter().map(one).collect::<Option<_>>()?;
                 Some(any_of(&parts))
             }
             _ => None,
         }
+    }
+
+    /// Times are compared as the texts that clients see, which have no parts of a second.
+    fn time(&mut self, column: &str, test: &Test) -> Sql {
+        let around = |wanted: &Value| {
+            let second = wanted.as_str().and_then(whole_second)?;
+            Some((second - TIME_ERROR_US, second + TIME_ERROR_US))
+        };
+        Some(match test {
+            Test::Equal(wanted) => {
+                let (low, high) = around(wanted)?;
+                let (low, high) = (self.bind(low), self.bind(high));
+                format!("({column} BETWEEN {low} AND {high})")
+            }
+            Test::Compare(orders, wanted) => {
+                let (low, high) = around(wanted)?;
+                let is_upwards = orders.contains(&Ordering::Greater);
+                let place = self.bind(if is_upwards { low } else { high });
+                let sign = if is_upwards { ">=" } else { "<=" };
+                format!("({column} {sign} {place})")
+            }
+            _ => return None,
+        })
     }
 
     /// A column of text or nothing; the answer is never null.
@@ -122,9 +157,16 @@ impl Writer {
                 format!("({column} IS NOT NULL AND {column} {} {place})", operator(orders))
             }
             Test::Equal(_) | Test::Compare(..) => "(1 = 0)".to_owned(),
+            Test::In(wanted) if wanted.len() > VALUES_MAX => return None,
             Test::In(wanted) => {
-                let one = |value: &Value| self.text(column, &Test::Equal(value.clone()));
-                let parts: Vec<String> = wanted.iter().map(one).collect::<Option<_>>()?;
+                let texts: Vec<String> = wanted.iter().filter_map(Value::as_str).map(|text| self.bind(text)).collect();
+                let mut parts = Vec::new();
+                if !texts.is_empty() {
+                    parts.push(format!("({column} IS NOT NULL AND {column} IN ({}))", texts.join(", ")));
+                }
+                if wanted.contains(&Value::Null) {
+                    parts.push(format!("({column} IS NULL)"));
+                }
                 any_of(&parts)
             }
             Test::Matches(_) => return None,
@@ -139,6 +181,7 @@ impl Writer {
         match test {
             Test::Exists(wanted) => Some(either(*wanted != is_negated, &absent)),
             Test::Equal(wanted) => self.json_equal((&kind, &value, &absent), wanted, is_negated),
+            Test::In(wanted) if wanted.len() > PARTS_MAX => None,
             Test::In(wanted) => {
                 let one = |wanted: &Value| self.json_equal((&kind, &value, &absent), wanted, is_negated);
                 let parts: Vec<String> = wanted.iter().map(one).collect::<Option<_>>()?;
@@ -224,6 +267,25 @@ pub fn text_column(field: &str) -> Option<&'static str> {
         "description" => "r.description",
         _ => return None,
     })
+}
+
+fn time_column(field: &str) -> Option<&'static str> {
+    Some(match field {
+        "createdAt" | "created_at" => "r.created_at",
+        "updatedAt" | "updated_at" => "r.updated_at",
+        "heartbeatAt" | "heartbeat_at" => "r.heartbeat_at",
+        _ => return None,
+    })
+}
+
+/// The moment that a text begins with, or the day; whatever zone it names, it is compared as it is written.
+fn whole_second(text: &str) -> Option<i64> {
+    let written = match text.len() {
+        10 => format!("{text}T00:00:00Z"),
+        19.. if text.as_bytes()[10] == b'T' => format!("{}Z", text.get(..19)?),
+        _ => return None,
+    };
+    Some(written.parse::<Timestamp>().ok()?.as_microsecond())
 }
 
 /// The column and the path of a value whose name has no dots, which could mean several places.

@@ -39,14 +39,14 @@ pub async fn lock_by_id(write: &mut Write, id: i64) -> Result<Option<Run>> {
     write.maybe(runs("WHERE r.id = $1"), args![id]).await?.map(|row| run(&row)).transpose()
 }
 
-/// The runs with these numbers, in that order; those that are gone are left out.
-pub async fn with_ids(database: &Database, ids: &[i64]) -> Result<Vec<Run>> {
+/// Those of the runs with these numbers that a condition lets through, in that order; its arguments are behind the numbers.
+pub async fn with_ids(database: &Database, ids: &[i64], condition: Condition) -> Result<Vec<Run>> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    let sql = runs(&format!("WHERE r.id IN ({})", places(ids.len())));
-    let rows = database.all(sql, ids.iter().map(|id| Value::from(*id)).collect()).await?;
-    let mut found: Vec<Run> = rows.iter().map(run).collect::<Result<_>>()?;
+    let sql = runs(&format!("WHERE r.id IN ({}) AND {}", places(ids.len()), condition.sql));
+    let args = ids.iter().map(|id| Value::from(*id)).chain(condition.args).collect();
+    let mut found: Vec<Run> = database.all(sql, args).await?.iter().map(run).collect::<Result<_>>()?;
     let order: HashMap<i64, usize> = ids.iter().zip(0..).map(|(id, place)| (*id, place)).collect();
     found.sort_by_key(|run| order.get(&run.id).copied());
     Ok(found)
@@ -261,9 +261,14 @@ pub async fn vouched_for(database: &Database, before: Timestamp, heard: Timestam
     rows.iter().map(|row| row.get("id")).collect()
 }
 
-/// They are alive.
+/// They are alive. Who is being changed right now need not be told.
 pub async fn hear(write: &mut Write, ids: &[i64], now: Timestamp) -> Result<()> {
-    let sql = format!("UPDATE runs SET heartbeat_at = ${} WHERE id IN ({})", ids.len() + 1, places(ids.len()));
+    let skip = write.dialect().skip_locked();
+    let places = places(ids.len());
+    let at = ids.len() + 1;
+    let sql = format!(
+        "UPDATE runs SET heartbeat_at = ${at} WHERE id IN (SELECT id FROM runs WHERE id IN ({places}) ORDER BY id {skip})"
+    );
     let args = ids.iter().map(|id| Value::from(*id)).chain([Value::from(now)]).collect();
     write.run(sqlx::AssertSqlSafe(sql), args).await?;
     Ok(())

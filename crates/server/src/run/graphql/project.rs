@@ -10,14 +10,14 @@ use crate::project::Project as ProjectRecord;
 use crate::run::Run as Record;
 use crate::run::fields::Fields;
 use crate::run::index::Index;
-use crate::run::search::condition;
+use crate::run::search::{Condition, condition};
 use crate::run::store::{self, ByAge};
 use async_graphql::{Context, Object};
-use serde_json::Value;
-use std::collections::VecDeque;
+use serde_json::{Value, json};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use volley_plan::run::filter::{self, Filter};
-use volley_plan::run::order;
+use volley_plan::run::order::{self, Order};
 
 /// Runs that are looked at together where few pass.
 const CHUNK_MAX: usize = 4000;
@@ -69,7 +69,7 @@ impl ProjectRuns {
             let search = Search::new(database, self.0.id, &filter).await?;
             let mut count = 0;
             search.each(|_| count += 1).await?;
-            search.index.learn(ctx.shared(), &filter).await?;
+            search.index.learn(ctx.shared(), &filter).await;
             count
         };
         Ok(Some(i32::try_from(count).unwrap_or(i32::MAX)))
@@ -88,24 +88,20 @@ impl ProjectRuns {
     ) -> Result<Option<RunConnection>> {
         let filter = read_filter(filters)?;
         let order = order::parse(order.as_deref());
-        let after = after.as_deref().and_then(cursor_key).and_then(|key| key.parse().ok());
+        let after = after.as_deref().and_then(cursor_key);
         let length = length(first);
         let database = &ctx.shared().database;
-        let is_by_age = matches!(order.field.as_str(), "created_at" | "createdAt");
         let search = Search::new(database, self.0.id, &filter).await?;
-        let rows = if is_by_age {
-            search.page(order.is_falling, after, length + 1).await?
+        let is_by_age = matches!(order.field.as_str(), "created_at" | "createdAt");
+        let (nodes, has_more) = if is_by_age {
+            let after = after.and_then(|key| key.parse().ok());
+            let (rows, has_more) = cut(search.page(order.is_falling, after, length + 1).await?, length);
+            (rows.into_iter().map(|row| (cursor(row.id), Run::new(row))).collect(), has_more)
         } else {
-            let mut keyed = Vec::new();
-            search.each(|run| keyed.push((run.get(&order.field), run.run.id))).await?;
-            let ids = in_order(keyed, &order);
-            let begin = after.and_then(|after| ids.iter().position(|id| *id == after)).map_or(0, |at| at + 1);
-            let end = ids.len().min(begin + length + 1);
-            store::with_ids(database, &ids[begin..end]).await?
+            let (rows, has_more) = search.in_order(&order, after.as_deref(), length).await?;
+            (rows.into_iter().map(|(cursor, row)| (cursor, Run::new(row))).collect(), has_more)
         };
-        search.index.learn(ctx.shared(), &filter).await?;
-        let (rows, has_more) = cut(rows, length);
-        let nodes = rows.into_iter().map(|row| (cursor(row.id), Run::new(row))).collect();
+        search.index.learn(ctx.shared(), &filter).await;
         Ok(Some(RunConnection::page(nodes, has_more)))
     }
 }
@@ -135,6 +131,10 @@ impl<'a> Search<'a> {
         Ok(Search { database, project, filter, index: Index::of(database, project).await? })
     }
 
+    fn condition(&self, args_before: usize) -> Condition {
+        condition(self.filter, self.database.dialect(), args_before)
+    }
+
     /// Looks at all runs that pass, oldest first; a part of them at a time, because there may be more than fit in memory.
     async fn each(&self, mut see: impl FnMut(&Fields)) -> Result<()> {
         let mut see = |runs: &[Record]| {
@@ -143,14 +143,13 @@ impl<'a> Search<'a> {
         };
         if let Some(ids) = self.index.candidates(self.database, self.filter).await? {
             for ids in ids.chunks(CHUNK_MAX) {
-                see(&store::with_ids(self.database, ids).await?);
+                see(&store::with_ids(self.database, ids, self.condition(ids.len())).await?);
             }
             return Ok(());
         }
         let mut by = ByAge { project: self.project, is_falling: false, after: None, limit: CHUNK_MAX };
         loop {
-            let condition = condition(self.filter, self.database.dialect(), store::PAGE_ARGS);
-            let runs = store::page(self.database, &by, condition).await?;
+            let runs = store::page(self.database, &by, self.condition(store::PAGE_ARGS)).await?;
             see(&runs);
             match runs.last() {
                 Some(last) if runs.len() == by.limit => by.after = Some(last.id),
@@ -173,10 +172,9 @@ impl<'a> Search<'a> {
         loop {
             let (runs, is_last) = if let Some(ids) = &mut candidates {
                 let next: Vec<i64> = ids.drain(..by.limit.min(ids.len())).collect();
-                (store::with_ids(self.database, &next).await?, ids.is_empty())
+                (store::with_ids(self.database, &next, self.condition(next.len())).await?, ids.is_empty())
             } else {
-                let condition = condition(self.filter, self.database.dialect(), store::PAGE_ARGS);
-                let runs = store::page(self.database, &by, condition).await?;
+                let runs = store::page(self.database, &by, self.condition(store::PAGE_ARGS)).await?;
                 let is_last = runs.len() < by.limit;
                 (runs, is_last)
             };
@@ -189,9 +187,41 @@ impl<'a> Search<'a> {
             by.limit = (by.limit * 4).min(CHUNK_MAX);
         }
     }
+
+    /// A page of the runs that pass, in an order of their values, with the cursor of each; and whether there are more.
+    async fn in_order(
+        &self,
+        order: &Order,
+        after: Option<&str>,
+        length: usize,
+    ) -> Result<(Vec<(String, Record)>, bool)> {
+        // By where the last one stood, because it may have moved or gone since.
+        let last: Option<(i64, Option<Value>)> = after.and_then(|key| serde_json::from_str(key).ok());
+        let mut keyed = Vec::new();
+        self.each(|run| {
+            let (key, id) = (run.get(&order.field), run.run.id);
+            let is_behind = |(last_id, last): &(i64, Option<Value>)| {
+                order.compare(last.as_ref(), key.as_ref()).then(last_id.cmp(&id)).is_lt()
+            };
+            if last.as_ref().is_none_or(is_behind) {
+                keyed.push((key, id));
+            }
+        })
+        .await?;
+        // The sort is stable, so equals stay in order of age.
+        keyed.sort_by(|(one, _), (other, _)| order.compare(one.as_ref(), other.as_ref()));
+        let (keyed, has_more) = cut(keyed, length);
+        let ids: Vec<i64> = keyed.iter().map(|(_, id)| *id).collect();
+        let mut keys: HashMap<i64, Option<Value>> = keyed.into_iter().map(|(key, id)| (id, key)).collect();
+        let rows =
+            store::with_ids(self.database, &ids, condition(&Filter::All(Vec::new()), self.database.dialect(), 0))
+                .await?;
+        let placed = |row: Record| (cursor(json!([row.id, keys.remove(&row.id).flatten()])), row);
+        Ok((rows.into_iter().map(placed).collect(), has_more))
+    }
 }
 
-fn in_order<One>(mut keyed: Vec<(Option<Value>, One)>, order: &order::Order) -> Vec<One> {
+fn in_order<One>(mut keyed: Vec<(Option<Value>, One)>, order: &Order) -> Vec<One> {
     // The sort is stable, so equals stay in order of age.
     keyed.sort_by(|(one, _), (other, _)| order.compare(one.as_ref(), other.as_ref()));
     keyed.into_iter().map(|(_, one)| one).collect()

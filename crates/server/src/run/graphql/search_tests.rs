@@ -204,13 +204,8 @@ async fn a_search_for_few_reads_few() {
         let search = Search::new(&database, 1, &filter).await.unwrap();
         search.index.candidates(&database, &filter).await.unwrap().map(|ids| ids.len())
     };
-    // Lists are found by whatever is in them, and once more in case that it is a list.
-    assert_eq!(candidates(r#"{"config.lr": {"$gt": 1}}"#).await, Some(24), "1e300, and 2 in a list");
-    assert_eq!(
-        candidates(r#"{"config.lr": 1, "tags": "a"}"#).await,
-        Some(16),
-        "a third of the lists, and of those with 1"
-    );
+    assert_eq!(candidates(r#"{"config.lr": {"$gt": 1.5}}"#).await, Some(24), "1e300, and 2 in a list");
+    assert_eq!(candidates(r#"{"config.lr": 1, "tags": "a"}"#).await, Some(8), "12 have 1, of which 4 have no tags");
     assert_eq!(candidates(r#"{"$or": [{"config.lr": {"$gt": 5}}, {"config.opt": {"$lt": "b"}}]}"#).await, Some(36));
     assert_eq!(candidates(r#"{"config.lr": {"$ne": 1}}"#).await, None);
     assert_eq!(candidates(r#"{"$or": [{"config.lr": 1}, {"notes": "x"}]}"#).await, None);
@@ -218,11 +213,11 @@ async fn a_search_for_few_reads_few() {
     let mut write = database.write().await.unwrap();
     store::note_post(&mut write, 5, posted(None), jiff::Timestamp::now()).await.unwrap();
     write.commit().await.unwrap();
-    assert_eq!(candidates(r#"{"config.lr": 77}"#).await, Some(12), "a sign of life changes no value");
+    assert_eq!(candidates(r#"{"config.lr": 77}"#).await, Some(0), "a sign of life changes no value");
     let mut write = database.write().await.unwrap();
     store::note_post(&mut write, 5, posted(Some("{}")), jiff::Timestamp::now()).await.unwrap();
     write.commit().await.unwrap();
-    assert_eq!(candidates(r#"{"config.lr": 77}"#).await, Some(13));
+    assert_eq!(candidates(r#"{"config.lr": 77}"#).await, Some(1));
 }
 
 fn posted(summary: Option<&str>) -> store::Posted {
@@ -256,5 +251,62 @@ async fn pages_of_what_passes_follow_each_other_without_gaps() {
         let ids = |runs: &[Record]| runs.iter().map(|run| run.id).collect::<Vec<_>>();
         assert!(!whole.is_empty());
         assert_eq!(ids(&pages), ids(&whole));
+    }
+}
+
+// PUB-2
+#[tokio::test]
+async fn pages_in_an_order_of_values_go_on_although_their_last_run_has_moved_or_gone() {
+    let (_folder, database) = filled().await;
+    let filter = filter::parse(r#"{"state": {"$ne": "failed"}}"#).unwrap();
+    for text in ["-summary_metrics.loss", "+config.lr", "displayName"] {
+        let order = order::parse(Some(text));
+        let search = Search::new(&database, 1, &filter).await.unwrap();
+        let (whole, has_more) = search.in_order(&order, None, RUNS).await.unwrap();
+        assert!(whole.len() > 70 && !has_more);
+        let (mut pages, mut after) = (Vec::new(), None);
+        loop {
+            let (page, has_more) = search.in_order(&order, after.as_deref(), 7).await.unwrap();
+            after = page.last().and_then(|(cursor, _)| cursor_key(cursor));
+            pages.extend(page.into_iter().map(|(_, run)| run.id));
+            if !has_more {
+                break;
+            }
+            // It does not pass any more.
+            let mut write = database.write().await.unwrap();
+            let last = *pages.last().unwrap();
+            store::set_state(&mut write, last, volley_plan::run::state::State::Failed, jiff::Timestamp::now())
+                .await
+                .unwrap();
+            write.commit().await.unwrap();
+        }
+        assert_eq!(pages, whole.iter().map(|(_, run)| run.id).collect::<Vec<_>>(), "{text}");
+        let sql = "UPDATE runs SET state = 'finished' WHERE state = 'failed' AND updated_at > 1000000000000000";
+        let mut write = database.write().await.unwrap();
+        write.run(sql, args![]).await.unwrap();
+        write.commit().await.unwrap();
+    }
+}
+
+// PUB-2
+#[tokio::test]
+async fn long_lists_of_what_is_wanted_are_searched_for() {
+    let (_folder, database) = filled().await;
+    for stage in ["without an index", "with one"] {
+        for field in ["name", "state", "tags", "config.lr", "summary_metrics.loss"] {
+            let wanted: Vec<Value> = (0..3000).map(|number| json!(format!("r{number}"))).chain([json!(1)]).collect();
+            let any: Vec<Value> = wanted.iter().take(700).map(|wanted| json!({ field: wanted })).collect();
+            for text in
+                [json!({ field: { "$in": wanted } }), json!({ field: { "$nin": wanted } }), json!({ "$or": any })]
+            {
+                let filter = filter::parse(&text.to_string()).unwrap();
+                let found = passing(&database, &filter).await;
+                let expected = passing(&database, &filter::parse("{}").unwrap()).await;
+                let expected = expected.into_iter().filter(|run| filter.passes(&Fields::of(run).reader()));
+                assert_eq!(found.len(), expected.count(), "{stage}: {field}");
+            }
+        }
+        learned(&database, 1, INDEXED).await;
+        settled(&database).await;
     }
 }
