@@ -72,10 +72,14 @@ export function problemsOf(text: string, words: { addQuotes: string; unquoted: (
   return found;
 }
 
-/** The names in `{{name}}`, in the order in which they first stand in a config's values. */
+/** `{{{{` is text; then comes a name or a sum, or braces that are text too. As the server reads it. */
+const TOKEN = /\{\{(?:\{\{| *(?:([A-Za-z_][\w-]*) *|=([\s\S]*?))\}\})?/g;
+
+/** The names in `{{name}}` and `{{= name + 1}}`, in the order in which they first stand in a config's values. */
 export function variablesIn(value: unknown, names = new Set<string>()): Set<string> {
   if (typeof value === "string") {
-    for (const [, name] of value.replaceAll("{{{{", "").matchAll(/\{\{\s*([A-Za-z_][\w-]*)\s*\}\}/g)) names.add(name as string);
+    for (const [, name, sum = ""] of value.matchAll(TOKEN))
+      for (const one of name ? [name] : (sum.match(/\b[A-Za-z_]\w*/g) ?? [])) names.add(one);
   } else if (typeof value === "object" && value !== null) {
     for (const inner of Object.values(value)) variablesIn(inner, names);
   }

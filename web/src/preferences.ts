@@ -33,6 +33,8 @@ export function useTheme(): [Theme, (theme: Theme) => void] {
 export const keepDraft = (name: string, form: object): void =>
   sessionStorage.setItem(`volley.draft.${name}`, JSON.stringify(form));
 
+export const hasDraft = (name: string): boolean => sessionStorage.getItem(`volley.draft.${name}`) !== null;
+
 /** A form's values. They survive a closed drawer, a reload and a server that is away, until `forget`. */
 export function useDraft<Form extends object>(name: string, initial: Form) {
   const key = `volley.draft.${name}`;

@@ -146,7 +146,7 @@ export const systemRows = (count) =>
 
 const md5 = (text, encoding) => createHash("md5").update(text).digest(encoding);
 
-/** A job made of an image, as `wandb job create image` makes it: an artifact with the file that describes it. */
+/** A job made of an image, as `wandb job create image` makes it: an artifact with the file that describes it. Gives its id. */
 export async function makeJob(server, { entity = "alice", project = "mnist", run, name, image, inputs = null }) {
   const where = { entityName: entity, projectName: project };
   const file = JSON.stringify({
@@ -213,6 +213,13 @@ export async function makeJob(server, { entity = "alice", project = "mnist", run
   await server.graphql("mutation($input: CommitArtifactInput!) { commitArtifact(input: $input) { artifact { id } } }", {
     input: { artifactID },
   });
+  return artifactID;
+}
+
+/** A run says that it came from a job. */
+export async function takeJob(server, { entity = "alice", project = "mnist", run, job }) {
+  const input = { artifactID: job, entityName: entity, projectName: project, runName: run };
+  await server.graphql("mutation($input: UseArtifactInput!) { useArtifact(input: $input) { artifact { id } } }", { input });
 }
 
 /** An agent of ours: it takes items, says where they run and why they wait, and tells of its cluster. */

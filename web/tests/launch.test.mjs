@@ -1,8 +1,8 @@
 // The launch drawer in a real browser: from a job with inputs, from a run, and by keyboard alone.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { makeJob, makeQueue, push, startAgent, startRun } from "./data.mjs";
-import { close, heading, launch, open, row, Server, signIn, startBrowser, write } from "./support.mjs";
+import { makeJob, makeQueue, push, startAgent, startRun, takeJob } from "./data.mjs";
+import { close, heading, isSeen, launch, open, row, Server, signIn, startBrowser, write } from "./support.mjs";
 
 let server;
 let browser;
@@ -49,7 +49,9 @@ test("a job's inputs are a form; it and the text are the same, and the server ju
   await drawer.getByLabel("Epochs").fill("500");
   await drawer.getByText("The queue does not allow this value").waitFor();
   await drawer.getByRole("button", { name: "Launch now" }).click();
-  await drawer.getByRole("alert").getByText("input `epochs` must be at most 100").waitFor();
+  const refusal = drawer.getByRole("alert");
+  await refusal.getByText("input `epochs` must be at most 100").waitFor();
+  assert.ok(await isSeen(refusal), "a refusal is where one looks who has just submitted");
   await drawer.getByLabel("Epochs").fill("9");
   await drawer.getByLabel("optimizer").selectOption("sgd");
   await drawer.getByLabel("augment").selectOption("true");
@@ -193,5 +195,69 @@ test("what may not be launched into is shown and not offered", async () => {
   await page.getByRole("link", { name: "Config" }).click();
   await page.getByRole("textbox", { name: "Configuration" }).waitFor();
   assert.equal(await page.getByRole("button", { name: "Edit config" }).count(), 0);
+  await close(page);
+});
+
+test("a launch from a job is filled with what its newest run was launched with", async () => {
+  await makeQueue(server, { name: "jobs-again", config: POD, variables: GPUS });
+  await startRun(server, { run: "maker2" });
+  const job = await makeJob(server, { run: "maker2", name: "prefilled", image: "ghcr.io/team/train:4" });
+  const agent = await startAgent(server, { queue: "jobs-again" });
+  for (const [run, gpus] of [
+    ["older", 1],
+    ["newer", 3],
+  ]) {
+    const spec = { job: "alice/mnist/prefilled:v0", overrides: { args: ["--note", `it's ${run}`] } };
+    await push(server, { queue: "jobs-again", spec, values: { gpus } });
+    await agent.take(run, { lr: gpus / 10 });
+    await takeJob(server, { run, job });
+  }
+  const page = await open(browser, server);
+  await signIn(page, server, server.key, "/alice/mnist/jobs/prefilled");
+  await page.getByRole("button", { name: "Launch", exact: true }).click();
+  const drawer = page.getByRole("dialog");
+  assert.equal(await drawer.getByLabel("gpus").inputValue(), "3");
+  assert.equal(await drawer.getByLabel("Queue", { exact: true }).inputValue(), "jobs-again");
+  assert.equal(await drawer.getByLabel("Run name").inputValue(), "");
+  // Nothing of the config was overridden: it is the run's own.
+  await drawer.getByRole("textbox", { name: "Run config" }).getByText("lr: 0.3").waitFor();
+  await drawer.getByLabel("Run name").fill("from-job");
+  await drawer.getByRole("button", { name: "Launch now" }).click();
+  await row(page, "from-job").waitFor();
+  const made = (await specs("jobs-again")).find(({ runSpec }) => runSpec.name === "from-job");
+  assert.deepEqual(made.runSpec.overrides, { args: ["--note", "it's newer"], run_config: { lr: 0.3 } });
+  // The drawer is no place to come back to.
+  await page.goBack();
+  await heading(page, "prefilled").waitFor();
+  assert.equal(await page.getByRole("dialog").count(), 0);
+  await close(page);
+});
+
+test("what was half typed for one project is not there in another, and a queue that is gone is not chosen", async () => {
+  await makeQueue(server, { name: "a-first", config: {} });
+  await makeQueue(server, { name: "short-lived", config: {} });
+  for (const project of ["mnist", "cifar"]) await startRun(server, { run: `seed-${project}`, project });
+  const page = await open(browser, server);
+  await signIn(page, server, server.key, "/alice/mnist?open=launch");
+  await page.getByRole("textbox", { name: "Image" }).fill("half-typed:1");
+  await page.getByLabel("Queue", { exact: true }).selectOption("short-lived");
+  await page.goto(`${server.url}/alice/cifar?open=launch`);
+  assert.equal(await page.getByRole("textbox", { name: "Image" }).inputValue(), "");
+  assert.equal(await page.getByLabel("Project", { exact: true }).inputValue(), "cifar");
+  const found = await server.graphql(
+    '{ project(entityName: "alice", name: "model-registry") { runQueue(name: "short-lived") { id } } }',
+  );
+  await server.graphql("mutation($ids: [ID!]!) { deleteRunQueues(input: { queueIDs: $ids }) { success } }", {
+    ids: [found.project.runQueue.id],
+  });
+  await page.goto(`${server.url}/alice/mnist?open=launch`);
+  assert.equal(await page.getByRole("textbox", { name: "Image" }).inputValue(), "half-typed:1");
+  const chosen = await page.getByLabel("Queue", { exact: true }).inputValue();
+  assert.ok(chosen && chosen !== "short-lived", chosen);
+  await write(page, "Run config", "lr: [");
+  await page.getByRole("button", { name: "Launch now" }).click();
+  await page.getByRole("alert").getByText("Run config: This cannot be read").waitFor();
+  await write(page, "Run config", "lr: 1");
+  await page.getByRole("alert").waitFor({ state: "detached" });
   await close(page);
 });

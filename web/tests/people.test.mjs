@@ -22,6 +22,11 @@ test("a team is made, somebody is added as a viewer, then a member, then taken o
   await signIn(admin, server, server.key, "/settings");
   await admin.getByLabel("Name of the new team").fill("vision");
   await admin.getByRole("button", { name: "New team" }).click();
+  // A name that is not known stays, to be mended.
+  await admin.getByLabel("Add somebody to vision").fill("bobby");
+  await admin.getByRole("button", { name: "Add", exact: true }).click();
+  await admin.getByRole("alert").waitFor();
+  assert.equal(await admin.getByLabel("Add somebody to vision").inputValue(), "bobby");
   await admin.getByLabel("Add somebody to vision").fill("bob");
   await admin.getByLabel("Role", { exact: true }).selectOption("viewer");
   await admin.getByRole("button", { name: "Add", exact: true }).click();

@@ -139,3 +139,71 @@ test("an agent is seen with its heartbeat, and can be told to stop", async () =>
   await heading(page, "served").waitFor();
   await close(page);
 });
+
+test("a limit that is no number is refused beside its field, and a variable of a sum is one", async () => {
+  const page = await open(browser, server);
+  await signIn(page, server, server.key, "/launch?open=queue");
+  await page.getByLabel("Queue name").fill("summed");
+  await write(page, "Configuration", "spec:\n  parallelism: '{{= workers + 1}}'\n");
+  await page.getByText("1 template variable found").waitFor();
+  await page.getByLabel("Type").selectOption("integer");
+  await page.getByLabel("Maximum").fill("four");
+  await page.getByText("This is not a number", { exact: true }).waitFor();
+  await page.getByRole("dialog").getByRole("button", { name: "Create queue" }).click();
+  await page.getByRole("alert").getByText("is not a number").waitFor();
+  await page.getByLabel("Maximum").fill("４");
+  await page.getByRole("alert").waitFor({ state: "detached" });
+  await page.getByRole("dialog").getByRole("button", { name: "Create queue" }).click();
+  await heading(page, "summed").waitFor();
+  await page.getByRole("link", { name: "Config", exact: true }).click();
+  await page.getByText("Integer, at most 4").waitFor();
+  await page.goBack();
+  await page.goBack();
+  assert.equal(await page.getByRole("dialog").count(), 0);
+  await close(page);
+});
+
+test("what was written of a config is kept until it is saved, and not overwritten unasked", async () => {
+  const variables = { n: { schema: { type: "integer", maximum: 4 } } };
+  await makeQueue(server, { name: "kept", config: { spec: { parallelism: "{{n}}" } }, variables });
+  const page = await open(browser, server);
+  await signIn(page, server, server.key, "/launch/alice/kept/config");
+  await page.getByRole("button", { name: "Edit config" }).click();
+  const drawer = page.getByRole("dialog");
+  await drawer.getByLabel("Maximum").fill("8");
+  await drawer.getByText("JSON", { exact: true }).click();
+  await drawer.locator(".diff .added").getByText("at most 8").waitFor();
+  await drawer.getByRole("switch", { name: /Prioritization/ }).check();
+  await drawer.locator(".diff .added").getByText("Prioritization: On").waitFor();
+  await page.keyboard.press("Escape");
+  await drawer.waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Edit config" }).click();
+  assert.equal(await drawer.getByLabel("Maximum").inputValue(), "8");
+  await drawer.getByRole("button", { name: "Start over" }).click();
+  assert.equal(await drawer.getByLabel("Maximum").inputValue(), "4");
+  await drawer.getByRole("button", { name: "Cancel" }).click();
+
+  await page.goto(`${server.url}/launch?open=queue`);
+  await write(page, "Configuration", "spec:\n  backoffLimit: 7\n");
+  await page.getByRole("radio", { name: "Docker" }).click();
+  const asked = page.getByRole("dialog", { name: "Replace what you wrote?" });
+  await asked.getByRole("button", { name: "Cancel" }).click();
+  await page.getByRole("textbox", { name: "Configuration" }).getByText("backoffLimit: 7").waitFor();
+  await page.getByRole("radio", { name: "Docker" }).click();
+  await asked.getByRole("button", { name: "Replace" }).click();
+  await page.getByRole("textbox", { name: "Configuration" }).getByText("{}").waitFor();
+  await close(page);
+});
+
+test("an agent's silence and its signs of life show without an event", async () => {
+  await makeQueue(server, { name: "silent", config: {} });
+  await startAgent(server, { queue: "silent" });
+  const page = await open(browser, server);
+  await page.clock.install();
+  await signIn(page, server, server.key, "/launch/alice/silent/agents");
+  await page.getByRole("table", { name: "Agents" }).waitFor();
+  const asked = page.waitForRequest((request) => (request.postData() ?? "").includes('"operationName":"Queue"'));
+  await page.clock.fastForward(21_000);
+  await asked;
+  await close(page);
+});

@@ -4,7 +4,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { parse } from "yaml";
-import { curve, itemKey, makeQueue, pictureOf, push, seats, startOurAgent, startRun, stream } from "./data.mjs";
+import { curve, itemKey, makeQueue, pictureOf, push, seats, startOurAgent, startRun, stream, systemRows } from "./data.mjs";
 import { close, enter, open, PATIENCE_MS, Server, startBrowser, Up, Wire } from "./support.mjs";
 
 const LINES_MANY = 60_000;
@@ -172,6 +172,10 @@ test("a chart is zoomed to a part, in which every point is shown, and back", asy
   const page = await at("/alice/mnist/runs/zoom1/charts");
   const over = page.locator("figure", { hasText: "loss" }).locator(".u-over");
   await page.getByRole("img", { name: /^Chart of loss; last value loss: \d/ }).waitFor();
+  const canvas = await page.locator("figure", { hasText: "loss" }).locator("canvas").elementHandle();
+  const picture = () => canvas.evaluate((canvas) => canvas.toDataURL());
+  const isOther = (before) => page.waitForFunction(([canvas, before]) => canvas.toDataURL() !== before, [canvas, before]);
+  const whole = await picture();
   const asked = page.waitForRequest((request) => (request.postData() ?? "").includes("minStep"));
   const box = await over.boundingBox();
   await page.mouse.move(box.x + box.width * 0.25, box.y + 40);
@@ -182,10 +186,101 @@ test("a chart is zoomed to a part, in which every point is shown, and back", asy
   await all.waitFor();
   const [, from, to] = /minStep\\":(\d+),\\"maxStep\\":(\d+)/.exec((await asked).postData());
   assert.ok(Number(from) > 4000 && Number(to) < 7000, `${from} to ${to}`);
+  // What changes while one looks at a part is drawn in it.
+  await isOther(whole);
+  const part = await picture();
+  await page.getByLabel("Smoothing").fill("0.9");
+  await isOther(part);
   await page.getByLabel("Log axis").check();
-  await page.getByLabel("Smoothing").fill("0.6");
   await all.click();
   await all.waitFor({ state: "detached" });
+  await close(page);
+});
+
+test("a chart tells what is under the cursor, for one line and for many, and nothing moves", async () => {
+  for (const [run, name] of [
+    ["hover1", "hovered"],
+    ["hover2", ""],
+  ]) {
+    await startRun(server, { run, name });
+    await stream(server, { run, history: curve(101, run === "hover1" ? 1 : 3), system: systemRows(20) });
+  }
+  await startRun(server, { run: "hover0" });
+  await stream(server, { run: "hover0", history: [{ _step: 0, other: 1 }] });
+  const page = await at("/alice/mnist/runs/hover1/charts");
+  const chart = page.locator("figure", { hasText: "loss" });
+  const values = chart.locator(".u-value");
+  const hover = async () => {
+    await chart.scrollIntoViewIfNeeded();
+    const box = await chart.locator(".u-over").boundingBox();
+    await page.mouse.move(box.x + box.width / 2, box.y + 40, { steps: 2 });
+  };
+  const height = async () => (await chart.boundingBox()).height;
+  const shows = async (...texts) =>
+    page.waitForFunction(
+      ([all, wanted]) => wanted.every((text, index) => all[index]?.textContent === text),
+      [await values.elementHandles(), texts],
+    );
+  const told = (step, seed) => Intl.NumberFormat("en", { maximumSignificantDigits: 5 }).format(curve(101, seed)[step].loss);
+  await values.first().waitFor();
+  await shows("100", told(100, 1));
+  const before = await height();
+  await hover();
+  await shows("50", told(50, 1));
+  assert.equal(await height(), before);
+
+  // The first run has no loss: the others keep their colours, which the legend above has too.
+  await page.goto(`${server.url}/alice/mnist/compare?runs=hover0,hover1,hover2`);
+  await values.nth(2).waitFor();
+  const much = await height();
+  await hover();
+  await shows("50", told(50, 1), told(50, 3));
+  assert.equal(await height(), much);
+  const labels = await chart.locator(".u-label").allTextContents();
+  assert.ok(labels.every(Boolean), "also a run without a name has a label");
+  assert.deepEqual(labels.slice(1), (await page.locator(".legend a").allTextContents()).slice(1));
+  const colours = (locator, name) => locator.evaluateAll((all, name) => all.map((one) => getComputedStyle(one)[name]), name);
+  assert.deepEqual(
+    (await colours(chart.locator(".u-marker"), "borderTopColor")).slice(1),
+    (await colours(page.locator(".legend .swatch"), "backgroundColor")).slice(1),
+  );
+  await page.goto(`${server.url}/alice/mnist/runs/hover1/system`);
+  await page.getByRole("img", { name: /^Chart of memory_percent; last value memory_percent: [\d.]+ %/ }).waitFor();
+  await close(page);
+});
+
+test("whoever scrolls away from the end reads on where they are, and follows again from the end", async () => {
+  await startRun(server, { run: "follow1" });
+  const lines = (from) => Array.from({ length: 500 }, (_, index) => `line ${from + index}`);
+  await stream(server, { run: "follow1", logs: lines(0) });
+  const page = await at("/alice/mnist/runs/follow1/logs");
+  const log = page.getByRole("log");
+  const follow = page.getByLabel("Follow");
+  const isOn = (isOn) => page.waitForFunction(([box, isOn]) => box.checked === isOn, [followBox, isOn]);
+  await log.getByText("line 499", { exact: true }).waitFor();
+  const followBox = await follow.elementHandle();
+  const top = () => log.evaluate((box) => box.scrollTop);
+  // As a finger or the bar moves it.
+  await log.evaluate((box) => box.scrollBy(0, -400));
+  await isOn(false);
+  const before = await top();
+  await stream(server, { run: "follow1", logs: lines(500), at: { logs: 500 } });
+  await page.getByText("1,000 lines").waitFor();
+  assert.equal(await top(), before);
+  await log.evaluate((box) => box.scrollTo(0, box.scrollHeight));
+  await isOn(true);
+  await stream(server, { run: "follow1", logs: lines(1000), at: { logs: 1000 } });
+  await log.getByText("line 1499", { exact: true }).waitFor();
+  await log.focus();
+  await page.keyboard.press("PageUp");
+  await isOn(false);
+  await page.keyboard.press("End");
+  await isOn(true);
+  // A search leads somewhere, also to the end: that is no wish to follow.
+  await page.getByLabel("Search all lines").fill("line 1499");
+  await isOn(false);
+  await log.locator(".line.current").waitFor();
+  assert.equal(await follow.isChecked(), false);
   await close(page);
 });
 

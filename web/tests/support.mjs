@@ -211,6 +211,19 @@ export class Wire {
   }
 }
 
+/** Whether somebody who looks at the window sees it, without scrolling. */
+export const isSeen = (locator) =>
+  locator.evaluate(
+    (element) =>
+      new Promise((resolve) => {
+        const look = new IntersectionObserver(([entry]) => {
+          look.disconnect();
+          resolve(entry.intersectionRatio > 0.9);
+        });
+        look.observe(element);
+      }),
+  );
+
 export const heading = (page, name) => page.getByRole("heading", { level: 1, name, exact: true });
 export const row = (page, text) => page.getByRole("row").filter({ hasText: text });
 

@@ -1,6 +1,7 @@
 /** Clusters as their agents see them. */
 import { useQuery } from "@tanstack/react-query";
 import { send } from "./client";
+import { AGENTS } from "./live";
 
 export type Work = {
   id: string;
@@ -74,5 +75,6 @@ export function useClusters(entity: string) {
     queryKey: ["Clusters", entity],
     queryFn: async () =>
       (await send("GET", `/api/v1/clusters?entity=${encodeURIComponent(entity)}`)) as { clusters: Cluster[]; queued: Queued[] },
+    ...AGENTS,
   });
 }

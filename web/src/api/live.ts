@@ -44,7 +44,21 @@ export function useAsk<Data, Variables extends object>(
   });
 }
 /** `isKept` shows the last answer until the one to other variables is there. */
-type AskOptions = { enabled?: boolean; refetchInterval?: number | false; isKept?: boolean };
+type AskOptions = {
+  enabled?: boolean;
+  refetchInterval?: number | false;
+  notifyOnChangeProps?: typeof AGENTS.notifyOnChangeProps;
+  isKept?: boolean;
+};
+
+/**
+ * For answers that tell of agents, whose signs of life are no events. While the page is seen they are asked for again, and shown
+ * again even if they are the same: an agent that says nothing is gone after a while.
+ */
+export const AGENTS: {
+  refetchInterval: number;
+  notifyOnChangeProps: ("data" | "error" | "isPending" | "dataUpdatedAt")[];
+} = { refetchInterval: 20_000, notifyOnChangeProps: ["data", "error", "isPending", "dataUpdatedAt"] };
 
 /** Something done to the server; what it touched is asked for again. */
 export function useDeed<Data, Variables>(operation: Operation<Data, Variables>, ...touched: string[]) {

@@ -1,6 +1,6 @@
 /** The first page: what the entity's queues do now, its projects, and what to do when there is nothing yet. */
 import { Projects, Queues } from "../api/generated";
-import { useAsk } from "../api/live";
+import { AGENTS, useAsk } from "../api/live";
 import { Ago, Answer, Command, Empty, Heading } from "../parts/basic";
 import { Icon } from "../parts/icon";
 import { Link, pathOf } from "../router";
@@ -17,7 +17,7 @@ export function HomePage() {
   const t = useText();
   const { entity } = useViewer();
   const answer = useAsk(Projects, { entity });
-  const queues = useAsk(Queues, { entity, project: REGISTRY }).data?.project?.runQueues ?? [];
+  const queues = useAsk(Queues, { entity, project: REGISTRY }, AGENTS).data?.project?.runQueues ?? [];
   // Those that do something come first.
   const busy = ({ statistics: { pending, leased, claimed, running } }: (typeof queues)[number]) =>
     pending + leased + claimed + running;

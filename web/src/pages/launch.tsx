@@ -4,10 +4,9 @@
  * It is filled from where it was opened: a queue, an item ("launch again"), a job or a run. The server judges what is sent.
  */
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useMemo } from "react";
+import { useMemo, useState } from "react";
 import { Push, type QueueRow, Queues } from "../api/generated";
-import { refresh, useAsk, useDeed } from "../api/live";
-import { toObject } from "../documents";
+import { AGENTS, refresh, useAsk, useDeed } from "../api/live";
 import { Answer, Button, Empty, Problem } from "../parts/basic";
 import { Drawer, StartOver } from "../parts/drawer";
 import { Editor } from "../parts/editor";
@@ -16,7 +15,7 @@ import { useDraft } from "../preferences";
 import { go, Link, pathOf } from "../router";
 import { useText } from "../text";
 import { ResourceConfig, Value, What } from "./launch_fields";
-import { type From, fill, inputOf, type LaunchForm, launchOf, previewOf } from "./launch_form";
+import { draftName, type From, fill, inputOf, type LaunchForm, launchOf, previewOf, queueOf, unreadableIn } from "./launch_form";
 import { JobInputs, useInputs } from "./launch_inputs";
 import { Preview } from "./preview";
 import { hasAgent, REGISTRY, resourceName, schemaOf } from "./queue_data";
@@ -25,12 +24,13 @@ type Props = { entity: string; project: string | null; from: From; onClose: () =
 
 export default function LaunchDrawer(props: Props) {
   const t = useText();
-  const queues = useAsk(Queues, { entity: props.entity, project: REGISTRY });
+  const queues = useAsk(Queues, { entity: props.entity, project: REGISTRY }, AGENTS);
   const { entity, project, from } = props;
   const initial = useQuery({
     queryKey: ["LaunchFrom", entity, project, from],
     queryFn: () => fill(entity, project, from),
     staleTime: Number.POSITIVE_INFINITY,
+    gcTime: 0,
   });
   if (!queues.data || !initial.data)
     return (
@@ -41,25 +41,28 @@ export default function LaunchDrawer(props: Props) {
   return <Filled {...props} queues={queues.data.project?.runQueues ?? []} initial={initial.data} />;
 }
 
-function Filled({ entity, from, onClose, queues, initial }: Props & { queues: QueueRow[]; initial: LaunchForm }) {
+function Filled({ entity, project, from, onClose, queues, initial }: Props & { queues: QueueRow[]; initial: LaunchForm }) {
   const t = useText();
   const known = useQueryClient();
-  const { form, change, forget, startOver } = useDraft(`launch.${Object.values(from).join(".")}`, {
-    ...initial,
-    queue: initial.queue || (queues.find(({ maySubmit }) => maySubmit)?.name ?? ""),
-  });
-  const queue = queues.find(({ name }) => name === form.queue);
+  const { form: draft, change, forget, startOver } = useDraft(draftName(entity, project, from), initial);
+  const queue = queueOf(queues, draft.queue);
+  // A change to the config of one queue means nothing to another.
+  const form = queue?.name === draft.queue ? draft : { ...draft, queue: queue?.name ?? "", resourceConfig: null };
+  const [hasTried, setHasTried] = useState(false);
   const push = useDeed(Push, "Queues");
   const config = queue?.defaultResourceConfig ?? null;
   const inputs = useInputs(form.what === "job" ? form.job : "");
-  const isRunConfigReadable = useMemo(() => toObject(form.runConfig) !== null, [form.runConfig]);
+  const { runConfig, resourceConfig } = form;
+  const unreadable = useMemo(() => unreadableIn({ runConfig, resourceConfig }), [runConfig, resourceConfig]);
+  const obstacle = queue ? unreadable && `${t[unreadable]}: ${t.unreadable}` : t.noQueueAllowed;
   const submit = () => {
+    setHasTried(true);
     const launch = queue && launchOf(entity, form, queue);
     if (!launch || push.isPending) return;
     const leave = () => {
       forget();
       refresh(known, ["Items"]);
-      go(pathOf("launch", entity, queue.name, "runs"));
+      go(pathOf("launch", entity, queue.name, "runs"), "replace");
     };
     push.mutate({ input: inputOf(launch, queue) }, { onSuccess: leave });
   };
@@ -93,6 +96,7 @@ function Filled({ entity, from, onClose, queues, initial }: Props & { queues: Qu
       title={from.item || from.run ? t.launchAgain : t.launchDeed}
       onClose={onClose}
       footer={footer}
+      problem={<Problem error={hasTried && obstacle ? new Error(obstacle) : push.error} />}
       aside={queue && <Preview wanted={previewOf(entity, form, queue)} />}
     >
       <form
@@ -146,16 +150,17 @@ function Filled({ entity, from, onClose, queues, initial }: Props & { queues: Qu
         <div className="field">
           <span className="label">{t.runConfig}</span>
           <Editor label={t.runConfig} value={form.runConfig} onChange={(runConfig) => change({ runConfig })} />
-          <p className={isRunConfigReadable ? "hint" : "error"}>{isRunConfigReadable ? t.runConfigHint : t.unreadable}</p>
+          <p className={unreadable === "runConfig" ? "error" : "hint"}>
+            {unreadable === "runConfig" ? t.unreadable : t.runConfigHint}
+          </p>
         </div>
         {config && (
           <ResourceConfig
             queue={queue as QueueRow}
             text={form.resourceConfig}
-            onText={(text) => change({ resourceConfig: text })}
+            onText={(text) => change({ queue: form.queue, resourceConfig: text })}
           />
         )}
-        <Problem error={push.error} />
       </form>
     </Drawer>
   );

@@ -8,7 +8,7 @@ import { Segmented, SelectField, TextField } from "../parts/form";
 import { useText } from "../text";
 import type { LaunchForm } from "./launch_form";
 import { useJob } from "./launch_inputs";
-import { innerConfig, type Schema } from "./queue_data";
+import { innerConfig, numberIn, type Schema } from "./queue_data";
 import { projectsOf } from "./sidebar";
 
 export function What({
@@ -118,11 +118,11 @@ export function Value({
     ];
     return <SelectField label={name} hint={hint} value={shown} choices={choices} onText={onText} required={isRequired} />;
   }
-  const number = Number(shown);
+  const number = numberIn(shown);
   const isWrong =
     schema.type !== "string" &&
     shown !== "" &&
-    (!Number.isFinite(number) ||
+    (number === null ||
       (schema.type === "integer" && !Number.isInteger(number)) ||
       number < (schema.minimum ?? number) ||
       number > (schema.maximum ?? number));

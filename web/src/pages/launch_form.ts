@@ -1,7 +1,9 @@
 /** What a launch is made of: how the form is filled at first, and what of it is sent. */
 import { ask, Refusal, send } from "../api/client";
-import { Projects, type PushToRunQueueInput, type QueueRow, Run } from "../api/generated";
+import { JobRuns, Projects, type PushToRunQueueInput, type QueueRow, Run } from "../api/generated";
+import type { Where } from "../api/story";
 import { toObject, toText } from "../documents";
+import { joined, words } from "../words";
 import { imageOf, type Spec, schemaOf, typed } from "./queue_data";
 import { plainConfig, traceOf } from "./run_data";
 import { projectsOf } from "./sidebar";
@@ -40,25 +42,53 @@ const EMPTY: LaunchForm = {
   priority: "2",
 };
 
+/** What a form is kept by: one that is half filled in for a project does not appear in another. */
+export const draftName = (entity: string, project: string | null, from: From): string =>
+  ["launch", entity, project ?? "", from.queue, from.item, from.job, from.run].map((part) => part ?? "").join(".");
+
+/** The named queue. One that is gone, or another team's, is none: then the first that one may launch into. */
+export const queueOf = <Row extends { name: string; maySubmit: boolean }>(queues: Row[], name: string): Row | undefined =>
+  queues.find((queue) => queue.name === name) ?? queues.find(({ maySubmit }) => maySubmit);
+
 /** What the form begins with. */
 export async function fill(entity: string, project: string | null, from: From): Promise<LaunchForm> {
   const projects = project ? [] : projectsOf(await ask(Projects, { entity }));
   const form = { ...EMPTY, project: project ?? projects[0]?.name ?? "", queue: from.queue ?? "" };
-  if (from.job) return { ...form, what: "job", job: from.job };
-  let item = from.item;
-  if (from.run && project) {
-    const run = (await ask(Run, { entity, project, run: from.run })).project?.run;
-    form.runConfig = configText(plainConfig(run?.config));
-    const job = run?.inputArtifacts?.edges.find(({ node }) => node?.artifactType.name === "job")?.node;
-    if (job)
-      Object.assign(form, {
-        what: "job",
-        job: `${job.artifactSequence.project?.entityName}/${job.artifactSequence.project?.name}/${job.artifactSequence.name}:v${job.versionIndex}`,
-      });
-    item = traceOf(run?.config)?.item ?? (await itemOfRun(`${entity}/${project}/${from.run}`));
+  if (from.job) {
+    const run = await newestRunOf(from.job);
+    const filled = run ? await fillByRun(form, run) : form;
+    return { ...filled, what: "job", job: from.job, image: "", name: "", project: form.project };
   }
-  const found = item && (await itemOf(item));
-  return found ? { ...form, ...launched(found, form) } : form;
+  if (from.run && project) return fillByRun(form, { entity, project, run: from.run });
+  return from.item ? fillByItem(form, from.item) : form;
+}
+
+async function fillByRun(form: LaunchForm, where: Where): Promise<LaunchForm> {
+  const run = (await ask(Run, where)).project?.run;
+  const filled = { ...form, runConfig: configText(plainConfig(run?.config)) };
+  const job = run?.inputArtifacts?.edges.find(({ node }) => node?.artifactType.name === "job")?.node;
+  if (job) {
+    const { name, project } = job.artifactSequence;
+    Object.assign(filled, { what: "job", job: `${project?.entityName}/${project?.name}/${name}:v${job.versionIndex}` });
+  }
+  const item = traceOf(run?.config)?.item ?? (await itemOfRun(`${where.entity}/${where.project}/${where.run}`));
+  return item ? fillByItem(filled, item) : filled;
+}
+
+async function fillByItem(form: LaunchForm, id: string): Promise<LaunchForm> {
+  const item = await itemOf(id);
+  return item ? { ...form, ...launched(item, form) } : form;
+}
+
+/** The newest run of `entity/project/name`, a job with or without a version. */
+async function newestRunOf(reference: string): Promise<Where | null> {
+  const [entity = "", project = "", name = ""] = reference.split("/");
+  const found = (await ask(JobRuns, { entity, project, job: name.split(":")[0] ?? "" })).project;
+  const versions = found?.artifactType?.artifactCollection?.artifacts?.edges ?? [];
+  const runs = versions.flatMap(({ node }) => node.usedBy?.edges ?? []).map(({ node }) => node);
+  runs.sort((one, other) => Date.parse(other.createdAt) - Date.parse(one.createdAt));
+  const [run] = runs;
+  return run?.project ? { entity: run.project.entityName, project: run.project.name, run: run.name } : null;
 }
 
 /** What the server tells of an item; `spec` is as it was pushed, without what the queue added. */
@@ -79,7 +109,8 @@ async function itemOfRun(run: string): Promise<string | null> {
   return items[0]?.id ?? null;
 }
 
-function launched({ queue, spec: own, values, priority }: Told, form: LaunchForm): Partial<LaunchForm> {
+/** What the item was launched with; of the run config, what the form has already where nothing was overridden. */
+export function launched({ queue, spec: own, values, priority }: Told, form: LaunchForm): Partial<LaunchForm> {
   const spec = own ?? {};
   const args = spec.resource_args && Object.values(spec.resource_args)[0];
   return {
@@ -91,7 +122,7 @@ function launched({ queue, spec: own, values, priority }: Told, form: LaunchForm
     project: spec.project ?? form.project,
     entryPoint: joined(spec.overrides?.entry_point ?? []),
     args: joined(spec.overrides?.args ?? []),
-    runConfig: configText(spec.overrides?.run_config ?? {}),
+    runConfig: configText(spec.overrides?.run_config ?? {}) || form.runConfig,
     resourceConfig: args ? toText(args) : null,
     values: Object.fromEntries(Object.entries(values ?? {}).map(([name, value]) => [name, String(value)])),
     priority: String(priority ?? 2),
@@ -100,15 +131,14 @@ function launched({ queue, spec: own, values, priority }: Told, form: LaunchForm
 
 const configText = (config: Record<string, unknown>): string => (Object.keys(config).length > 0 ? toText(config) : "");
 
-/** Words as a shell would read them, and back. */
-const words = (text: string): string[] =>
-  [...text.matchAll(/"((?:[^"\\]|\\.)*)"|'([^']*)'|(\S+)/g)].map(
-    ([, double, single, bare]) => double?.replace(/\\(.)/g, "$1") ?? single ?? bare ?? "",
-  );
-const joined = (list: string[]): string => list.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word}'`)).join(" ");
-
 /** A launch as it is sent, and as the preview asks for it. */
 export type Launch = { spec: object; values: Record<string, unknown>; priority: number | null };
+
+/** The text of the form that cannot be read, if there is one. */
+export function unreadableIn(form: Pick<LaunchForm, "runConfig" | "resourceConfig">): "runConfig" | "resourceConfig" | null {
+  if (!toObject(form.runConfig)) return "runConfig";
+  return form.resourceConfig !== null && !toObject(form.resourceConfig) ? "resourceConfig" : null;
+}
 
 /** Null while a text in the form cannot be read. */
 export function launchOf(entity: string, form: LaunchForm, queue: QueueRow): Launch | null {

@@ -12,7 +12,7 @@ export function LaunchFromSearch({ entity, project }: { entity: string; project:
   const from = { queue: search.get("queue"), item: search.get("item"), job: search.get("job"), run: search.get("run") };
   return (
     <Suspense>
-      <LaunchDrawer key={JSON.stringify(from)} entity={entity} project={project} from={from} onClose={close} />
+      <LaunchDrawer key={JSON.stringify([entity, project, from])} entity={entity} project={project} from={from} onClose={close} />
     </Suspense>
   );
 }

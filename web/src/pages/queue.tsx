@@ -1,7 +1,7 @@
 /** One queue: its runs, agents, config and figures. */
 import { lazy, Suspense, useState } from "react";
 import { DeleteQueues, Queue, type QueueRow } from "../api/generated";
-import { useAsk, useDeed } from "../api/live";
+import { AGENTS, useAsk, useDeed } from "../api/live";
 import { Answer, Badge, Button, Heading, Problem, State } from "../parts/basic";
 import { Confirm } from "../parts/drawer";
 import { Icon } from "../parts/icon";
@@ -18,7 +18,7 @@ const MonitorTab = lazy(() => import("./queue_monitor"));
 
 export function QueuePage({ entity, queue: name, tab }: { entity: string; queue: string; tab: string }) {
   const t = useText();
-  const answer = useAsk(Queue, { entity, project: REGISTRY, queue: name });
+  const answer = useAsk(Queue, { entity, project: REGISTRY, queue: name }, AGENTS);
   return (
     <Answer of={answer}>
       {({ project }) =>

@@ -1,11 +1,11 @@
 /** The config of a queue: read it, edit it and see what an edit changes before it is saved, and look up what it was before. */
-import { useMemo } from "react";
+import { useMemo, useState } from "react";
 import { type QueueRow, SaveQueue } from "../api/generated";
 import { useDeed } from "../api/live";
 import { toText } from "../documents";
 import { Button, Facts, Problem } from "../parts/basic";
 import { Diff } from "../parts/diff";
-import { Drawer } from "../parts/drawer";
+import { Drawer, StartOver } from "../parts/drawer";
 import { Editor } from "../parts/editor";
 import { Switch } from "../parts/form";
 import { useDraft } from "../preferences";
@@ -13,7 +13,17 @@ import { go, useSearch, withSearch } from "../router";
 import { useText } from "../text";
 import { Preview } from "./preview";
 import { innerConfig, REGISTRY, resourceName } from "./queue_data";
-import { ConfigFields, draftName, draftOf, draftQueue, type EditForm, submissionOf } from "./queue_form";
+import {
+  draftName,
+  draftOf,
+  draftQueue,
+  type EditForm,
+  settingsNow,
+  settingsOf,
+  settingsText,
+  submissionOf,
+} from "./queue_draft";
+import { ConfigFields } from "./queue_form";
 import { History } from "./queue_history";
 
 export default function ConfigTab({ entity, queue }: { entity: string; queue: QueueRow }) {
@@ -65,15 +75,15 @@ function Edit({ entity, queue }: { entity: string; queue: QueueRow }) {
     [config],
   );
   const first: EditForm = { text: saved, language: "yaml", variables, hasPriorities: queue.prioritizationMode === "V0" };
-  const { form, change, forget } = useDraft(draftName(queue), first);
+  const { form, change, forget, startOver } = useDraft(draftName(queue), first);
+  const [hasTried, setHasTried] = useState(false);
   const save = useDeed(SaveQueue, "Queue", "Queues", "History");
-  const close = () => {
-    forget();
-    go(withSearch({ edit: null }), "replace");
-  };
-  const submission = submissionOf(form);
+  const close = () => go(withSearch({ edit: null }), "replace");
+  const { settings, obstacle } = useMemo(() => settingsOf(form), [form]);
   const submit = () => {
-    if (!submission || save.isPending) return;
+    setHasTried(true);
+    if (!settings || save.isPending) return;
+    const submission = submissionOf(settings);
     const input = {
       entityName: entity,
       projectName: REGISTRY,
@@ -84,23 +94,30 @@ function Edit({ entity, queue }: { entity: string; queue: QueueRow }) {
       prioritizationMode: form.hasPriorities ? ("V0" as const) : ("DISABLED" as const),
       externalLinks: JSON.stringify(queue.externalLinks ?? {}),
     };
-    save.mutate({ input }, { onSuccess: close });
+    const leave = () => {
+      forget();
+      close();
+    };
+    save.mutate({ input }, { onSuccess: leave });
   };
   const footer = (
     <>
+      <StartOver deed={startOver} />
       <Button onClick={close}>{t.cancel}</Button>
-      <Button kind="primary" type="submit" form="edit-queue" isBusy={save.isPending} disabled={!submission}>
+      <Button kind="primary" type="submit" form="edit-queue" isBusy={save.isPending}>
         {t.saveConfig}
       </Button>
     </>
   );
-  const isOther = form.language === "yaml" && form.text !== saved;
+  const before = useMemo(() => settingsText(t, settingsNow(queue)), [t, queue]);
+  const after = useMemo(() => (settings ? settingsText(t, settings) : before), [t, settings, before]);
   return (
     <Drawer
       title={`${t.editConfig} · ${queue.name}`}
       onClose={close}
       footer={footer}
-      aside={<Preview wanted={draftQueue(form, resource, form.hasPriorities)} hint={t.previewOfQueue} />}
+      problem={<Problem error={hasTried && obstacle ? new Error(t[obstacle]) : save.error} />}
+      aside={<Preview wanted={draftQueue(settings, resource)} hint={t.previewOfQueue} />}
     >
       <form
         id="edit-queue"
@@ -116,8 +133,7 @@ function Edit({ entity, queue }: { entity: string; queue: QueueRow }) {
           isOn={form.hasPriorities}
           onSwitch={(hasPriorities) => change({ hasPriorities })}
         />
-        {isOther && <Diff title={t.changes} before={saved} after={form.text} />}
-        <Problem error={save.error} />
+        {before !== after && <Diff title={t.changes} before={before} after={after} />}
       </form>
     </Drawer>
   );

@@ -60,6 +60,10 @@ export type Spec = {
 export const specOf = (item: Item): Spec => (item.runSpec ?? {}) as Spec;
 export const imageOf = (spec: Spec): string => spec.docker?.docker_image ?? spec.image_uri ?? "";
 
+/** How long an item has run, in milliseconds; null where it has not begun. */
+export const durationOf = ({ startedAt, endedAt }: Pick<Item, "startedAt" | "endedAt">, now: number): number | null =>
+  startedAt ? (endedAt ? Date.parse(endedAt) : now) - Date.parse(startedAt) : null;
+
 export const isOver = (item: Item): boolean => item.state === "FINISHED" || item.state === "FAILED";
 
 /** What people call an item's state (spec 2.2); without an agent nothing that waits will start. */
@@ -79,10 +83,16 @@ export type Schema = {
 };
 export const schemaOf = (variable: Variable): Schema => JSON.parse(variable.schema);
 
+/** The number that somebody typed, in digits of any width; null where it is none. */
+export function numberIn(text: string): number | null {
+  const plain = text.normalize("NFKC").trim();
+  const number = Number(plain);
+  return plain !== "" && Number.isFinite(number) ? number : null;
+}
+
 /** What somebody typed for a variable, as the type that it should have; what does not fit is sent as it is, to be told why not. */
 export function typed(text: string, schema: Schema): unknown {
-  const number = Number(text);
-  if ((schema.type === "integer" || schema.type === "number") && text.trim() !== "" && Number.isFinite(number)) return number;
+  if (schema.type === "integer" || schema.type === "number") return numberIn(text) ?? text;
   return schema.type === "boolean" ? text === "true" : text;
 }
 

@@ -1,71 +1,14 @@
 /** The config of a queue as a form: the text, and a tile for each template variable found in it. */
 import { useMemo, useRef, useState } from "react";
-import type { QueueRow, Variable } from "../api/generated";
 import { type Finding, useReport } from "../api/judge";
-import { toObject, toText, toValue, variablesIn } from "../documents";
+import { toText, toValue, variablesIn } from "../documents";
 import { Button } from "../parts/basic";
 import { Editor, type Language } from "../parts/editor";
 import { Findings } from "../parts/findings";
 import { Segmented, SelectField, TextField } from "../parts/form";
 import { useText } from "../text";
-import { type Schema, schemaOf } from "./queue_data";
+import { type ConfigForm, isNumeric, wrongNumbers } from "./queue_draft";
 import { NEW_VARIABLE, type VariableDraft } from "./templates";
-
-export type ConfigForm = { text: string; language: Language; variables: Record<string, VariableDraft> };
-
-/** A config that is edited, and the name that it is kept by until it is saved. */
-export type EditForm = ConfigForm & { hasPriorities: boolean };
-export const draftName = (queue: QueueRow): string => `config.${queue.id}`;
-
-export const draftOf = (variable: Variable): VariableDraft => {
-  const { type, minimum, maximum, enum: options, default: fallback } = schemaOf(variable);
-  const text = (value: unknown) => (value === undefined || value === null ? "" : String(value));
-  return {
-    type,
-    minimum: text(minimum),
-    maximum: text(maximum),
-    options: (options ?? []).map(String).join(", "),
-    default: text(fallback),
-    description: variable.description ?? "",
-  };
-};
-
-/** What the server is sent, or null while the text cannot be read. */
-export function submissionOf(form: ConfigForm): { config: string; templateVariables: string } | null {
-  const config = toObject(form.text);
-  if (!config) return null;
-  const variables = [...variablesIn(config)].map((name) => [name, declared(form.variables[name] ?? NEW_VARIABLE)]);
-  return { config: JSON.stringify(config), templateVariables: JSON.stringify(Object.fromEntries(variables)) };
-}
-
-function declared(draft: VariableDraft): { schema: Schema; description?: string } {
-  const value = (text: string): unknown =>
-    draft.type === "string" ? text : draft.type === "boolean" ? text === "true" : Number(text);
-  const isNumber = draft.type === "integer" || draft.type === "number";
-  const schema: Schema = { type: draft.type };
-  if (isNumber && draft.minimum !== "") schema.minimum = Number(draft.minimum);
-  if (isNumber && draft.maximum !== "") schema.maximum = Number(draft.maximum);
-  if (draft.type === "string" && draft.options.trim() !== "")
-    schema.enum = draft.options.split(",").map((option) => option.trim());
-  if (draft.default !== "") schema.default = value(draft.default);
-  return { schema, ...(draft.description === "" ? {} : { description: draft.description }) };
-}
-
-/** A queue that is not there yet, as the preview asks for it; null while the text cannot be read. */
-export function draftQueue(form: ConfigForm, resource: string, prioritization: boolean): object | null {
-  const submission = submissionOf(form);
-  const read = (text: string) => JSON.parse(text) as unknown;
-  return (
-    submission && {
-      config: {
-        resource,
-        config: read(submission.config),
-        template_variables: read(submission.templateVariables),
-        prioritization,
-      },
-    }
-  );
-}
 
 type FieldsProps = { form: ConfigForm; resource: string; change: (changes: Partial<ConfigForm>) => void };
 
@@ -140,7 +83,9 @@ function Tile({
   onDraft: (draft: Partial<VariableDraft>) => void;
 }) {
   const t = useText();
-  const isNumber = draft.type === "integer" || draft.type === "number";
+  const isNumber = isNumeric(draft);
+  const wrong = wrongNumbers(draft);
+  const errorOf = (name: (typeof wrong)[number]) => (wrong.includes(name) ? t.notNumber : undefined);
   const types = (["string", "integer", "number", "boolean"] as const).map((type) => ({ value: type, label: t.types[type] }));
   return (
     <fieldset className="tile">
@@ -154,15 +99,32 @@ function Tile({
         onText={(type) => onDraft({ type: type as VariableDraft["type"] })}
       />
       {isNumber && (
-        <TextField label={t.minimum} inputMode="decimal" value={draft.minimum} onText={(minimum) => onDraft({ minimum })} />
+        <TextField
+          label={t.minimum}
+          inputMode="decimal"
+          error={errorOf("minimum")}
+          value={draft.minimum}
+          onText={(minimum) => onDraft({ minimum })}
+        />
       )}
       {isNumber && (
-        <TextField label={t.maximum} inputMode="decimal" value={draft.maximum} onText={(maximum) => onDraft({ maximum })} />
+        <TextField
+          label={t.maximum}
+          inputMode="decimal"
+          error={errorOf("maximum")}
+          value={draft.maximum}
+          onText={(maximum) => onDraft({ maximum })}
+        />
       )}
       {draft.type === "string" && (
         <TextField label={t.options} hint={t.optionsHint} value={draft.options} onText={(options) => onDraft({ options })} />
       )}
-      <TextField label={t.default} value={draft.default} onText={(value) => onDraft({ default: value })} />
+      <TextField
+        label={t.default}
+        error={errorOf("default")}
+        value={draft.default}
+        onText={(value) => onDraft({ default: value })}
+      />
       <TextField label={t.description} value={draft.description} onText={(description) => onDraft({ description })} />
     </fieldset>
   );

@@ -6,27 +6,26 @@ import type { QueueRow } from "../api/generated";
 import { toText } from "../documents";
 import { Ago, Answer, Button } from "../parts/basic";
 import { Diff } from "../parts/diff";
-import { keepDraft } from "../preferences";
+import { Confirm } from "../parts/drawer";
+import { hasDraft, keepDraft } from "../preferences";
 import { go, pathOf, withSearch } from "../router";
 import { useText } from "../text";
-import { draftName, draftOf, type EditForm } from "./queue_form";
+import { draftName, draftOf, type EditForm, type Settings, settingsText } from "./queue_draft";
 
 type Version = {
   version: number;
   at: string;
   user: string;
   prioritization: string;
-  config: unknown;
-  template_variables: Record<string, { schema: unknown; description?: string }> | null;
+  config: object | null;
+  template_variables: Settings["variables"] | null;
 };
 
-const textOf = (version: Version | undefined): string => {
-  if (!version) return "";
-  const variables = Object.entries(version.template_variables ?? {});
-  const told = variables.map(([name, { schema }]) => `# {{${name}}} ${JSON.stringify(schema)}`);
-  const priorities = version.prioritization === "V0" ? ["# priorities"] : [];
-  return [...priorities, ...told, toText(version.config ?? {})].join("\n");
-};
+const settingsOf = (version: Version): Settings => ({
+  config: version.config ?? {},
+  variables: version.template_variables ?? {},
+  hasPriorities: version.prioritization === "V0",
+});
 
 export function History({ entity, queue }: { entity: string; queue: QueueRow }) {
   const t = useText();
@@ -62,6 +61,8 @@ type EntryProps = { queue: QueueRow; version: Version; before: Version | undefin
 function Entry({ queue, version, before, number, isNow }: EntryProps) {
   const t = useText();
   const [isOpen, setIsOpen] = useState(false);
+  const [isAsked, setIsAsked] = useState(false);
+  const textOf = (one: Version) => settingsText(t, settingsOf(one));
   const takeUp = () => {
     const variables = Object.entries(version.template_variables ?? {}).map(([name, { schema, description = null }]) => [
       name,
@@ -74,6 +75,7 @@ function Entry({ queue, version, before, number, isNow }: EntryProps) {
       hasPriorities: version.prioritization === "V0",
     };
     keepDraft(draftName(queue), draft);
+    setIsAsked(false);
     go(withSearch({ edit: "" }));
   };
   return (
@@ -89,7 +91,11 @@ function Entry({ queue, version, before, number, isNow }: EntryProps) {
           <span className="badge">{t.now}</span>
         ) : (
           queue.mayManage && (
-            <Button kind="quiet" onClick={takeUp} aria-label={`${t.takeUp} · ${t.versionNumber(number)}`}>
+            <Button
+              kind="quiet"
+              onClick={() => (hasDraft(draftName(queue)) ? setIsAsked(true) : takeUp())}
+              aria-label={`${t.takeUp} · ${t.versionNumber(number)}`}
+            >
               {t.takeUp}
             </Button>
           )
@@ -101,6 +107,15 @@ function Entry({ queue, version, before, number, isNow }: EntryProps) {
         ) : (
           <Diff title={t.firstVersion} before="" after={textOf(version)} />
         ))}
+      {isAsked && (
+        <Confirm
+          title={t.replaceTyped}
+          text={t.replaceTypedText}
+          deed={t.replace}
+          onYes={takeUp}
+          onNo={() => setIsAsked(false)}
+        />
+      )}
     </li>
   );
 }

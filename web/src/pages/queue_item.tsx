@@ -84,7 +84,10 @@ function Details({ queue, item, standing, told }: DetailsProps) {
         of={[
           [t.status, <State key="state" name={shownState(item, hasAgent(queue))} />],
           [t.queuePlace, standing && String(standing.place)],
-          [t.estimatedStart, standing && standing.startsInSeconds !== null && t.startsIn(durationText(standing.startsInSeconds))],
+          [
+            t.estimatedStart,
+            standing && standing.startsInSeconds !== null && t.startsIn(durationText(t, standing.startsInSeconds)),
+          ],
           [t.project, spec.project],
           [t.job, spec.job],
           [t.image, imageOf(spec) && <code>{imageOf(spec)}</code>],

@@ -2,15 +2,16 @@
 import { useMutation } from "@tanstack/react-query";
 import { lazy, Suspense, useMemo, useState } from "react";
 import { send } from "../api/client";
+import { now } from "../api/clock";
 import { type Item, Places, type PlacesData, type QueueRow, RemoveItem } from "../api/generated";
-import { client, refresh, useAsk, useDeed } from "../api/live";
+import { AGENTS, client, refresh, useAsk, useDeed } from "../api/live";
 import { Ago, Button, Duration, durationText, Empty, Problem, State } from "../parts/basic";
 import { Segmented } from "../parts/form";
 import { Icon } from "../parts/icon";
 import { type Column, Table } from "../parts/table";
 import { go, Link, pathOf, withSearch } from "../router";
 import { useText } from "../text";
-import { hasAgent, imageOf, isOver, REGISTRY, shownState, specOf } from "./queue_data";
+import { durationOf, hasAgent, imageOf, isOver, REGISTRY, shownState, specOf } from "./queue_data";
 
 const ItemDrawer = lazy(() => import("./queue_item"));
 
@@ -73,7 +74,7 @@ export function ItemsTable({ entity, queue, items }: Props) {
       title: t.duration,
       width: 0.85,
       isNumber: true,
-      by: (item) => item.startedAt && Date.parse(item.startedAt) - Date.parse(item.endedAt ?? "9999-01-01"),
+      by: (item) => durationOf(item, now()),
       show: (item) => <Duration from={item.startedAt} to={item.endedAt} />,
     },
     {
@@ -127,7 +128,7 @@ export function ItemsTable({ entity, queue, items }: Props) {
 function usePlaces(entity: string, queue: string, items: Item[]): Map<string, Standing> {
   const isAnyWaiting = useMemo(() => items.some(({ state }) => state === "PENDING"), [items]);
   const where = { entity, project: REGISTRY, queue, first: PLACES_MAX };
-  const answer = useAsk(Places, where, { enabled: isAnyWaiting });
+  const answer = useAsk(Places, where, { ...AGENTS, enabled: isAnyWaiting });
   const places = answer.data?.project?.runQueue?.places;
   return useMemo(() => new Map((isAnyWaiting ? places : [])?.map((one) => [one.itemId, one])), [places, isAnyWaiting]);
 }
@@ -183,7 +184,7 @@ function Status({ item, isActive, standing, onTell }: StatusProps) {
         {standing && (
           <span className="faint small">
             {t.place(standing.place)}
-            {standing.startsInSeconds !== null && ` · ${t.startsIn(durationText(standing.startsInSeconds))}`}
+            {standing.startsInSeconds !== null && ` · ${t.startsIn(durationText(t, standing.startsInSeconds))}`}
           </span>
         )}
       </span>

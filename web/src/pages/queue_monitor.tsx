@@ -1,5 +1,6 @@
 /** Figures of a queue: how many wait and run over time, how long, who had how much of it, and what failed. */
 import { useMemo, useState } from "react";
+import { now } from "../api/clock";
 import { type Item, Monitor, type MonitorData, type QueueRow, type Spread } from "../api/generated";
 import { useAsk } from "../api/live";
 import { Ago, Answer, durationText, Empty } from "../parts/basic";
@@ -29,25 +30,32 @@ export default function MonitorTab({ entity, queue, items }: { entity: string; q
         <p>{t.nothingToMonitorText}</p>
       </Empty>
     );
+  // As the figures count: by when something was launched.
+  const since = now() - RANGES[range] * 3_600_000;
+  const failed = items.filter((item) => item.error && Date.parse(item.createdAt) >= since);
   const ranges = (Object.keys(RANGES) as Range[]).map((name) => [name, t.ranges[name]] as const);
   return (
     <>
       <Segmented label={t.timeRange} value={range} choices={ranges} onChoose={setRange} />
       <Answer of={answer}>
-        {({ project }) => (project?.runQueue ? <Shown figures={project.runQueue} items={items} /> : null)}
+        {({ project }) => (project?.runQueue ? <Shown figures={project.runQueue} failed={failed} /> : null)}
       </Answer>
     </>
   );
 }
 
-function Shown({ figures: { statistics, load }, items }: { figures: Figures; items: Item[] }) {
+function Shown({ figures: { statistics, load }, failed }: { figures: Figures; failed: Item[] }) {
   const t = useText();
   const hasGpus = load.overTime.some(({ gpus }) => gpus > 0);
-  const failed = items.filter((item) => item.error);
+  const oldest = statistics.oldestPendingSeconds;
   return (
     <>
       <dl className="tally">
-        <Count name={t.states.queued} count={statistics.pending} note={waited(t.oldest, statistics.oldestPendingSeconds)} />
+        <Count
+          name={t.states.queued}
+          count={statistics.pending}
+          note={oldest === null ? null : t.oldest(durationText(t, oldest))}
+        />
         <Count name={t.states.pending} count={statistics.leased + statistics.claimed} />
         <Count name={t.states.running} count={statistics.running} />
         <Count name={t.states.finished} count={statistics.finished} />
@@ -63,9 +71,6 @@ function Shown({ figures: { statistics, load }, items }: { figures: Figures; ite
     </>
   );
 }
-
-const waited = (say: (time: string) => string, seconds: number | null): string | null =>
-  seconds === null ? null : say(durationText(seconds));
 
 function Count({ name, count, note = null, isBad = false }: CountProps) {
   return (
@@ -104,8 +109,8 @@ function Curves({ load: { overTime }, hasGpus }: { load: Figures["load"]; hasGpu
   }, [overTime, t]);
   return (
     <div className="charts">
-      <Chart title={t.overTime} lines={[...work]} isTime isCount />
-      {hasGpus && <Chart title={t.gpusHeld} lines={[...gpus]} isTime isCount />}
+      <Chart title={t.overTime} lines={[...work]} axis="clock" isCount />
+      {hasGpus && <Chart title={t.gpusHeld} lines={[...gpus]} axis="clock" isCount />}
     </div>
   );
 }
@@ -132,7 +137,7 @@ function Times({ title, spread: { count, p50, p90, p99 } }: { title: string; spr
             <li key={label}>
               <span className="cut">{label}</span>
               <span className="bar" style={{ width: `${((seconds ?? 0) / most) * 100}%` }} />
-              <span className="number">{seconds === null ? "–" : time(seconds)}</span>
+              <span className="number">{seconds === null ? "–" : durationText(t, seconds, true)}</span>
             </li>
           ))}
         </ul>
@@ -140,9 +145,6 @@ function Times({ title, spread: { count, p50, p90, p99 } }: { title: string; spr
     </section>
   );
 }
-
-/** Below some seconds the tenths matter. */
-const time = (seconds: number): string => (seconds < 10 ? `${seconds.toFixed(1)}s` : durationText(seconds));
 
 function ByPerson({ people, hasGpus }: { people: Person[]; hasGpus: boolean }) {
   const t = useText();
@@ -156,9 +158,9 @@ function ByPerson({ people, hasGpus }: { people: Person[]; hasGpus: boolean }) {
       title: t.medianWait,
       isNumber: true,
       by: (one) => one.waitSeconds,
-      show: (one) => (one.waitSeconds === null ? "–" : time(one.waitSeconds)),
+      show: (one) => (one.waitSeconds === null ? "–" : durationText(t, one.waitSeconds, true)),
     },
-    { title: t.runTime, isNumber: true, by: (one) => one.runSeconds, show: (one) => durationText(one.runSeconds) },
+    { title: t.runTime, isNumber: true, by: (one) => one.runSeconds, show: (one) => durationText(t, one.runSeconds) },
     ...(hasGpus
       ? [
           {

@@ -1,7 +1,7 @@
 /** Launch: the queues of the entity, what waits and runs in each, and the drawer that makes one. */
 import { lazy, Suspense } from "react";
 import { Queues, type QueuesData } from "../api/generated";
-import { useAsk } from "../api/live";
+import { AGENTS, useAsk } from "../api/live";
 import { Answer, Badge, Button, Empty, Heading, State } from "../parts/basic";
 import { go, Link, pathOf, useSearch, withSearch } from "../router";
 import { useText } from "../text";
@@ -14,7 +14,7 @@ type Row = NonNullable<QueuesData["project"]>["runQueues"][number];
 export function QueuesPage() {
   const t = useText();
   const { entity } = useViewer();
-  const answer = useAsk(Queues, { entity, project: REGISTRY });
+  const answer = useAsk(Queues, { entity, project: REGISTRY }, AGENTS);
   const open = useSearch().get("open");
   const create = (
     <Button kind="primary" icon="plus" onClick={() => go(withSearch({ open: "queue" }))}>
@@ -50,7 +50,7 @@ export function QueuesPage() {
       </Answer>
       {open === "queue" && (
         <Suspense>
-          <CreateQueue onClose={() => go(withSearch({ open: null }))} />
+          <CreateQueue onClose={() => go(withSearch({ open: null }), "replace")} />
         </Suspense>
       )}
     </>

@@ -2,10 +2,11 @@
 import { Artifacts } from "../api/generated";
 import { useAsk } from "../api/live";
 import { Ago, Badge } from "../parts/basic";
+import { bytesText } from "../parts/figures";
 import { Icon } from "../parts/icon";
 import { useText } from "../text";
 import type { Where } from "./run";
-import { bytesText, local } from "./run_files";
+import { local } from "./run_files";
 
 export function ArtifactList({ where }: { where: Where }) {
   const t = useText();

@@ -10,7 +10,7 @@ import { Search } from "../parts/table";
 import { usePreference } from "../preferences";
 import { useText } from "../text";
 import type { RunDetails, Where } from "./run";
-import { isRunning, plainSummary } from "./run_data";
+import { isRunning, nameOf, plainSummary } from "./run_data";
 
 /** As many points as a chart can show on a wide screen. */
 const SAMPLES = 1500;
@@ -35,7 +35,8 @@ export function Glance({ where, run, count }: { where: Where; run: RunDetails; c
 const order = (names: string[], name: string): number => (names.indexOf(name) + names.length + 1) % (names.length + 1);
 
 type Shown = { where: Where; run: RunDetails };
-type Axis = "_step" | "_runtime" | "_timestamp";
+const AXES = { _step: "step", _runtime: "elapsed", _timestamp: "clock" } as const;
+type Axis = keyof typeof AXES;
 
 /** The keys that hold numbers, without what the client adds. */
 function keysOf(run: RunDetails): string[] {
@@ -130,7 +131,7 @@ function Grid({ runs, keys, axis, isLog = false, smoothing = 0, range = null, on
           lines={lines.get(key) ?? []}
           isLog={isLog}
           smoothing={smoothing}
-          isTime={axis === "_timestamp"}
+          axis={AXES[axis]}
           range={range}
           {...(onRange ? { onRange } : {})}
         />
@@ -158,17 +159,22 @@ function useHistories(runs: Shown[], keys: string[], axis: Axis, range: Range): 
     })),
     combine: (all) => all.map(({ data }) => data),
   });
+  const names = JSON.stringify(runs.map(({ run }) => nameOf(run)));
   return useMemo(
     () =>
-      answers.map((data) => ({ name: data?.project?.run?.displayName ?? "", lists: data?.project?.run?.sampledHistory ?? [] })),
-    [answers],
+      (JSON.parse(names) as string[]).map((name, index) => ({
+        name,
+        lists: answers[index]?.project?.run?.sampledHistory ?? [],
+      })),
+    [answers, names],
   );
 }
 
-function linesByKey(answers: Rows[], keys: string[], axis: Axis): Map<string, Line[]> {
+/** A run has the same colour in all charts, also where others have nothing to show. */
+export function linesByKey(answers: Rows[], keys: string[], axis: Axis): Map<string, Line[]> {
   return new Map(
     keys.map((key, index) => {
-      const lines = answers.flatMap(({ name, lists }): Line[] => {
+      const lines = answers.flatMap(({ name, lists }, colour): Line[] => {
         const rows = (lists[index] ?? []) as Record<string, unknown>[];
         const points = rows.flatMap((row): [number, number | null][] => {
           const [x, y] = [row[axis], row[key]];
@@ -177,7 +183,7 @@ function linesByKey(answers: Rows[], keys: string[], axis: Axis): Map<string, Li
         points.sort(([one], [other]) => one - other);
         return points.length === 0
           ? []
-          : [{ label: answers.length > 1 ? name : key, x: points.map(([x]) => x), y: points.map(([, y]) => y) }];
+          : [{ label: answers.length > 1 ? name : key, x: points.map(([x]) => x), y: points.map(([, y]) => y), colour }];
       });
       return [key, lines];
     }),

@@ -5,7 +5,9 @@ import type { RunRow } from "../api/generated";
 export function plainConfig(text: string | null | undefined): Record<string, unknown> {
   const wrapped = object(text);
   const own = Object.entries(wrapped).filter(([name]) => name !== "_wandb");
-  return Object.fromEntries(own.map(([name, value]) => [name, (value as { value?: unknown } | null)?.value ?? value]));
+  const isWrapped = (value: unknown): value is { value: unknown } =>
+    typeof value === "object" && value !== null && "value" in value;
+  return Object.fromEntries(own.map(([name, value]) => [name, isWrapped(value) ? value.value : value]));
 }
 
 /** The summary without what the client adds. */

@@ -2,6 +2,7 @@
 import { Files, type FilesData } from "../api/generated";
 import { useAsk } from "../api/live";
 import { Ago, Answer, Empty } from "../parts/basic";
+import { bytesText } from "../parts/figures";
 import { Icon } from "../parts/icon";
 import { type Column, Table } from "../parts/table";
 import { useText } from "../text";
@@ -47,9 +48,4 @@ export function FilesTab({ where }: { where: Where }) {
       }}
     </Answer>
   );
-}
-
-export function bytesText(bytes: number): string {
-  const power = bytes === 0 ? 0 : Math.min(4, Math.floor(Math.log2(bytes) / 10));
-  return `${(bytes / 1024 ** power).toFixed(power === 0 ? 0 : 1)} ${["B", "KiB", "MiB", "GiB", "TiB"][power]}`;
 }

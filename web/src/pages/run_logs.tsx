@@ -5,6 +5,7 @@ import { useIsLive } from "../api/live";
 import type { Seat } from "../api/story";
 import { Button, Empty } from "../parts/basic";
 import { COLOURS } from "../parts/colours";
+import { useFollow } from "../parts/follow";
 import { SelectField, Switch } from "../parts/form";
 import { Icon } from "../parts/icon";
 import { Search } from "../parts/table";
@@ -37,21 +38,17 @@ function Log({ where, run, place, total }: Props & { total: number }) {
   const rank = useSearch().get("rank") ?? "";
   const [lines] = useState(() => new Lines(where));
   const [, redraw] = useReducer((count: number) => count + 1, 0);
-  const [isFollowing, setIsFollowing] = useState(() => isRunning(run));
   const [current, setCurrent] = useState<number | null>(null);
   const own = useNumbers(lines, rank, total);
   const count = own ? own.length : total;
   const rows = useRows(count, LINE_HEIGHT);
   const numberOf = (row: number): number => (own ? (own[row] ?? 0) : row);
   useReading(lines, rows, numberOf, total, redraw);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: a new count is what makes it run
-  useEffect(() => {
-    if (isFollowing) rows.toEnd();
-  }, [isFollowing, count]);
+  const { isFollowing, setIsFollowing, scroll } = useFollow(rows, count, isRunning(run));
   const show = (number: number) => {
     setIsFollowing(false);
     setCurrent(number);
-    rows.toRow(own ? own.findIndex((one) => one >= number) : number);
+    scroll(() => rows.toRow(own ? own.findIndex((one) => one >= number) : number));
   };
   const labels = [...new Set([...place.flatMap(({ label }) => label ?? []), ...lines.labels])];
   const error = useFirstFailure(lines, run, total);
@@ -77,15 +74,7 @@ function Log({ where, run, place, total }: Props & { total: number }) {
           <code className="cut">{error.text}</code>
         </button>
       )}
-      <div
-        className="log"
-        ref={rows.box}
-        role="log"
-        aria-label={t.logs}
-        aria-live="off"
-        tabIndex={0}
-        onWheel={(event) => event.deltaY < 0 && setIsFollowing(false)}
-      >
+      <div className="log" ref={rows.box} role="log" aria-label={t.logs} aria-live="off" tabIndex={0}>
         <div style={{ height: rows.height }}>
           {rows.shown.map(({ row, top }) => {
             const number = numberOf(row);

@@ -8,6 +8,7 @@ import { Chart, type Line } from "../parts/chart";
 import { useText } from "../text";
 import type { RunDetails, Where } from "./run";
 import { OLD_MS } from "./run_charts";
+import { unitOf } from "./system_units";
 
 const SAMPLES = 1000;
 
@@ -30,7 +31,7 @@ export default function SystemTab({ where, run }: { where: Where; run: RunDetail
         ) : (
           <div className="charts">
             {charts.map(([title, lines]) => (
-              <Chart key={title} title={title} lines={lines} />
+              <Chart key={title} title={title} lines={lines} axis="elapsed" unit={unitOf(title).unit} />
             ))}
           </div>
         )
@@ -46,12 +47,14 @@ function chartsOf(rows: string[]): [string, Line[]][] {
   const charts = new Map<string, Line[]>();
   for (const name of names) {
     const points = read.filter((row) => typeof row[name] === "number" && typeof row._runtime === "number");
+    const label = name.replace("system.", "");
+    const title = label.replace(/\.\d+(?=\.|$)/, "");
+    const { size } = unitOf(title);
     const line = {
-      label: name.replace("system.", ""),
+      label,
       x: points.map((row) => row._runtime as number),
-      y: points.map((row) => row[name] as number),
+      y: points.map((row) => (row[name] as number) * size),
     };
-    const title = line.label.replace(/\.\d+(?=\.|$)/, "");
     if (points.length > 0) charts.set(title, [...(charts.get(title) ?? []), line]);
   }
   return [...charts];

@@ -61,7 +61,7 @@ function Bar({ stages }: { stages: Stage[] }) {
           key={stage.from + stage.name + stage.reason}
           className={stage.name}
           style={{ flexGrow: Math.max(LEAST_SHARE, (lengths[index] ?? 0) / total) }}
-          title={`${t.stages[stage.name]}: ${durationText((lengths[index] ?? 0) / 1000)}`}
+          title={`${t.stages[stage.name]}: ${durationText(t, (lengths[index] ?? 0) / 1000)}`}
         />
       ))}
     </div>

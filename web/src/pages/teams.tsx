@@ -80,13 +80,19 @@ function Members({ team, mayChange }: { team: Team; mayChange: boolean }) {
           </li>
         ))}
       </ul>
-      {mayChange && <Add team={team.name} onAdd={(user, role) => change.mutate({ user, role })} isBusy={change.isPending} />}
+      {mayChange && (
+        <Add
+          team={team.name}
+          onAdd={(user, role, onSuccess) => change.mutate({ user, role }, { onSuccess })}
+          isBusy={change.isPending}
+        />
+      )}
       <Problem error={change.error} />
     </div>
   );
 }
 
-type AddProps = { team: string; onAdd: (user: string, role: Role) => void; isBusy: boolean };
+type AddProps = { team: string; onAdd: (user: string, role: Role, onSuccess: () => void) => void; isBusy: boolean };
 
 function Add({ team, onAdd, isBusy }: AddProps) {
   const t = useText();
@@ -97,8 +103,7 @@ function Add({ team, onAdd, isBusy }: AddProps) {
       className="inline-form"
       onSubmit={(event) => {
         event.preventDefault();
-        onAdd(user.trim(), role);
-        setUser("");
+        onAdd(user.trim(), role, () => setUser(""));
       }}
     >
       <TextField label={t.addTo(team)} value={user} onText={setUser} placeholder={t.username} required />

@@ -2,7 +2,7 @@
 import { type ButtonHTMLAttributes, type ReactNode, useEffect, useState } from "react";
 import { Away } from "../api/client";
 import { now } from "../api/clock";
-import { useText } from "../text";
+import { type Text, useText } from "../text";
 import { Icon, type IconName } from "./icon";
 
 type ButtonProps = ButtonHTMLAttributes<HTMLButtonElement> & {
@@ -94,35 +94,45 @@ function relative(seconds: number, locale: string): string {
 
 type DurationProps = { from: string | null | undefined; to?: string | null | undefined; isExact?: boolean };
 
-/** `1h 05m`, `3m 20s`, `12s`; `0.4s` where moments count. */
+/** While it goes on it is told in whole seconds, else the tenths would run. */
 export function Duration({ from, to, isExact = false }: DurationProps) {
+  const t = useText();
   const time = useNow();
   if (!from) return <span className="faint">–</span>;
   const end = to ? new Date(to).getTime() : time;
   const seconds = Math.max(0, (end - new Date(from).getTime()) / 1000);
-  return <span className="number">{isExact && to && seconds < 10 ? `${seconds.toFixed(1)}s` : durationText(seconds)}</span>;
+  return <span className="number">{durationText(t, seconds, isExact && Boolean(to))}</span>;
 }
 
-export function durationText(seconds: number): string {
+/** `1h 05m`, `3m 20s`, `12s` in the page's language; `0.4s` where moments count. */
+export function durationText({ units }: Text, seconds: number, isExact = false): string {
+  if (isExact && seconds < 10) return `${seconds.toFixed(1)}${units.second}`;
   const whole = Math.max(0, Math.round(seconds));
   const [hours, minutes, rest] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, whole % 60];
   const two = (number: number) => String(number).padStart(2, "0");
-  if (hours >= 48) return `${Math.floor(hours / 24)}d ${hours % 24}h`;
-  if (hours > 0) return `${hours}h ${two(minutes)}m`;
-  return minutes > 0 ? `${minutes}m ${two(rest)}s` : `${rest}s`;
+  if (hours >= 48) return `${Math.floor(hours / 24)}${units.day} ${hours % 24}${units.hour}`;
+  if (hours > 0) return `${hours}${units.hour} ${two(minutes)}${units.minute}`;
+  return minutes > 0 ? `${minutes}${units.minute} ${two(rest)}${units.second}` : `${rest}${units.second}`;
 }
 
-/** One clock for all times on the page. */
+/** One clock for all times on the page, which goes while there are any. */
 const ticks = new Set<(now: number) => void>();
-setInterval(() => {
+let clock: ReturnType<typeof setInterval> | undefined;
+const tickAll = () => {
   for (const tick of ticks) tick(now());
-}, 1000);
+};
 
 export function useNow(): number {
   const [time, setTime] = useState(now);
   useEffect(() => {
     ticks.add(setTime);
-    return () => void ticks.delete(setTime);
+    clock ??= setInterval(tickAll, 1000);
+    return () => {
+      ticks.delete(setTime);
+      if (ticks.size > 0) return;
+      clearInterval(clock);
+      clock = undefined;
+    };
   }, []);
   return time;
 }
@@ -222,7 +232,7 @@ export function Command({ text }: { text: string }) {
 
 /** Facts as pairs; what is not known is left out. */
 export function Facts({ of }: { of: [name: string, value: ReactNode][] }) {
-  const known = of.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  const known = of.filter(([, value]) => value !== null && value !== undefined && value !== "" && value !== false);
   return (
     <dl className="facts">
       {known.map(([name, value]) => (

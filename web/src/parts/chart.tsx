@@ -1,18 +1,22 @@
-/** Line charts by uPlot: drag to zoom, double click to see all again; cursors of one page move together. */
+/** Line charts by uPlot: drag to zoom, double click to see all again; cursors of one page move together, and tell values. */
 import { useEffect, useMemo, useRef, useState } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { useText } from "../text";
+import { type Text, useText } from "../text";
+import { durationText } from "./basic";
 import { COLOURS } from "./colours";
+import { type Axis, clockTicks, figure, nearest, placeText, smooth } from "./figures";
 
-export type Line = { label: string; x: number[]; y: (number | null)[] };
+/** `colour` is the number of a line's own, where it is not that of its place among the others. */
+export type Line = { label: string; x: number[]; y: (number | null)[]; colour?: number };
 export type Range = [from: number, to: number] | null;
 type Props = {
   title: string;
   lines: Line[];
   isLog?: boolean;
   smoothing?: number;
-  isTime?: boolean;
+  axis?: Axis;
+  /** Of the values; those in `B` are told in KiB and more. */
   unit?: string;
   /** The part of the horizontal axis that is looked at; all of it without one. */
   range?: Range;
@@ -21,13 +25,15 @@ type Props = {
 };
 
 const HEIGHT = 190;
+/** Counts begin at zero, so that how high a line is tells how many there are. */
+const COUNTS: uPlot.Range.Function = (_, __, most) => [0, Math.max(1, most * 1.1)];
 
 export function Chart({
   title,
   lines,
   isLog = false,
   smoothing = 0,
-  isTime = false,
+  axis = "step",
   unit = "",
   range: given = null,
   onRange: tell,
@@ -38,16 +44,22 @@ export function Chart({
   const [own, setOwn] = useState<Range>(null);
   const [range, onRange] = tell ? [given, tell] : [own, setOwn];
   const box = useRef<HTMLDivElement>(null);
+  const caption = useRef<HTMLElement>(null);
   const plot = useRef<uPlot>(null);
   const data = useMemo(() => join(lines, smoothing, isLog), [lines, smoothing, isLog]);
   const latest = useRef({ data, range, onRange });
   latest.current = { data, range, onRange };
-  const shape = JSON.stringify(lines.map((line) => line.label));
+  const shape = JSON.stringify(lines.map(({ label, colour }, index) => ({ label, colour: colour ?? index })));
   useEffect(() => {
     if (!box.current) return;
+    const series: Series[] = JSON.parse(shape);
     const made = new uPlot(
-      options(JSON.parse(shape), { isLog, isTime, isCount, unit, width: box.current.clientWidth }, (next) =>
-        latest.current.onRange(next),
+      options(
+        series,
+        { t, isLog, axis, isCount, unit, width: box.current.clientWidth },
+        // One line's value stands beside its title.
+        (_, legend) => series.length === 1 && caption.current?.append(legend),
+        (next) => latest.current.onRange(next),
       ),
       latest.current.data,
       box.current,
@@ -61,35 +73,43 @@ export function Chart({
       made.destroy();
       plot.current = null;
     };
-  }, [shape, isLog, isTime, isCount, unit]);
+  }, [t, shape, isLog, axis, isCount, unit]);
   useEffect(() => {
     // Each chart is drawn in a task of its own: many that change at once do not stop the page.
     const timer = setTimeout(() => {
       const shown = plot.current;
       if (!shown) return;
-      if (shown.data !== data) shown.setData(data, range === null);
+      if (shown.data !== data) shown.setData(data);
       look(shown, range);
     });
     return () => clearTimeout(timer);
   }, [data, range]);
-  const summary = lines.map((line) => `${line.label}: ${number(line.y.findLast((value) => value !== null))}`).join(", ");
+  const summary = lines
+    .map(
+      (line) =>
+        `${line.label}: ${figure(
+          line.y.findLast((value) => value !== null),
+          unit,
+        )}`,
+    )
+    .join(", ");
   return (
     <figure className="chart">
-      <figcaption>
-        <span>{title}</span>
-        {lines.length === 1 && <output>{number(lines[0]?.y.findLast((value) => value !== null))}</output>}
+      <figcaption ref={caption}>
+        <span className="cut" title={title}>
+          {title}
+        </span>
       </figcaption>
       <div ref={box} role="img" aria-label={t.chartOf(title, summary)} />
     </figure>
   );
 }
 
-/** Whoever zoomed in keeps the part that they look at. */
+/** Whoever zoomed in keeps the part that they look at; new data in it is drawn, too. */
 function look(plot: uPlot, range: Range): void {
   const x = plot.data[0];
   const [min, max] = range ?? [x[0] ?? 0, x.at(-1) ?? 0];
-  const { x: now } = plot.scales;
-  if (min < max && (now?.min !== min || now?.max !== max)) plot.setScale("x", { min, max });
+  if (min < max) plot.setScale("x", { min, max });
 }
 
 function join(lines: Line[], smoothing: number, isLog: boolean): uPlot.AlignedData {
@@ -108,56 +128,25 @@ function logarithmic(values: (number | null)[]): (number | null)[] {
   return values.map((value) => (value !== null && value > least ? value : null));
 }
 
-/** An exponential moving average, without the pull towards zero at its beginning. */
-export function smooth(values: (number | null)[], weight: number): (number | null)[] {
-  if (weight === 0) return values;
-  let [sum, norm] = [0, 0];
-  return values.map((value) => {
-    if (value === null) return null;
-    sum = sum * weight + value * (1 - weight);
-    norm = norm * weight + (1 - weight);
-    return sum / norm;
-  });
-}
+type Series = { label: string; colour: number };
+type Look = { t: Text; isLog: boolean; axis: Axis; isCount: boolean; unit: string; width: number };
 
-export const number = (value: unknown): string =>
-  typeof value === "number"
-    ? Intl.NumberFormat(
-        "en",
-        Math.abs(value) >= 1e6 || (value !== 0 && Math.abs(value) < 1e-3)
-          ? { notation: "scientific", maximumFractionDigits: 2 }
-          : { maximumSignificantDigits: 5 },
-      ).format(value)
-    : "–";
-
-type Look = { isLog: boolean; isTime: boolean; isCount: boolean; unit: string; width: number };
-
-function options(labels: string[], look: Look, onRange: (range: Range) => void): uPlot.Options {
-  const style = getComputedStyle(document.documentElement);
-  const colour = (name: string) => style.getPropertyValue(name);
-  const probe = document.createElement("i");
-  document.body.append(probe);
-  const resolved = (name: string) => {
-    probe.style.color = colour(name);
-    return getComputedStyle(probe).color;
-  };
-  const axis = {
-    stroke: resolved("--faint"),
-    grid: { stroke: resolved("--line"), width: 1 },
-    ticks: { show: false },
-    font: "11px system-ui",
-  };
-  probe.remove();
-  const y = (_: uPlot, ticks: (number | null)[]) => ticks.map((tick) => (tick === null ? "" : number(tick) + look.unit));
+function options(
+  series: Series[],
+  look: Look,
+  mount: (plot: uPlot, legend: HTMLElement) => void,
+  onRange: (range: Range) => void,
+): uPlot.Options {
   return {
     width: look.width,
     height: HEIGHT,
-    padding: [8, 8, 0, 0],
-    legend: { show: labels.length > 1, live: false },
+    padding: [8, 14, 0, 0],
+    legend: { show: series.length > 0, mount },
     cursor: {
       sync: { key: "run" },
       points: { size: 6 },
       drag: { x: true, y: false, setScale: false },
+      dataIdx: (plot, line, at) => (line === 0 ? at : nearest(plot.data[line] ?? [], at)) as number,
       bind: {
         dblclick: () => () => {
           onRange(null);
@@ -176,20 +165,67 @@ function options(labels: string[], look: Look, onRange: (range: Range) => void):
         },
       ],
     },
-    scales: { x: { time: look.isTime }, y: look.isLog ? { distr: 3 } : {} },
-    axes: [
-      { ...axis, size: look.isTime ? 42 : 28 },
-      { ...axis, size: 54, values: y, ...(look.isCount && { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000] }) },
-    ],
+    scales: { x: { time: look.axis === "clock" }, y: look.isLog ? { distr: 3 } : look.isCount ? { range: COUNTS } : {} },
+    axes: axes(look),
     series: [
-      {},
-      ...labels.map((label, index) => ({
+      { label: { step: look.t.step, elapsed: look.t.time, clock: look.t.clock }[look.axis], value: shown(axisText(look)) },
+      ...series.map(({ label, colour }) => ({
         label,
-        stroke: COLOURS[index % COLOURS.length] as string,
+        value: shown((value) => figure(value, look.unit)),
+        stroke: COLOURS[colour % COLOURS.length] as string,
         width: 1.6,
         spanGaps: true,
         points: { size: 4 },
       })),
     ],
   };
+}
+
+const axisText =
+  ({ t, axis }: Look) =>
+  (x: number | null): string =>
+    placeText(t, axis, x);
+
+/** What is under the cursor; the last there is where there is none. */
+const shown =
+  (say: (value: number | null) => string): uPlot.Series.Value =>
+  (plot, value, line) => {
+    const all = plot.data[line] as (number | null | undefined)[] | undefined;
+    const isAway = (plot.cursor.idx ?? null) === null;
+    return say((isAway ? all?.findLast((one) => (one ?? null) !== null) : value) ?? null);
+  };
+
+/** Steps between ticks that people count time in, and bytes. */
+const SECONDS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200];
+const DAYS = [1, 2, 5, 10, 20, 50, 100].map((days) => days * 86_400);
+const BYTES = Array.from({ length: 50 }, (_, power) => 2 ** power);
+const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000];
+
+function axes({ t, axis, isCount, unit }: Look): uPlot.Axis[] {
+  const style = getComputedStyle(document.documentElement);
+  const probe = document.createElement("i");
+  document.body.append(probe);
+  const resolved = (name: string) => {
+    probe.style.color = style.getPropertyValue(name);
+    return getComputedStyle(probe).color;
+  };
+  const drawn = {
+    stroke: resolved("--faint"),
+    grid: { stroke: resolved("--line"), width: 1 },
+    ticks: { show: false },
+    font: "11px system-ui",
+  };
+  probe.remove();
+  const elapsed: uPlot.Axis = {
+    space: 70,
+    incrs: [...SECONDS, ...DAYS],
+    values: (_, seconds, __, ___, step) => seconds.map((one) => durationText(t, one, step < 1)),
+  };
+  const clock: uPlot.Axis = { space: 60, values: (_, seconds, __, ___, step) => clockTicks(t.locale, seconds, step) };
+  const y = (_: uPlot, ticks: (number | null)[]) => ticks.map((tick) => (tick === null ? "" : figure(tick, unit)));
+  const incrs = isCount ? WHOLE : unit === "B" ? BYTES : null;
+  return [
+    { ...drawn, size: axis === "clock" ? 42 : 28, ...{ step: {}, elapsed, clock }[axis] },
+    { ...drawn, size: unit === "B" ? 66 : 54, values: y, ...(incrs && { incrs }) },
+  ];
 }

@@ -10,11 +10,13 @@ type Props = {
   children: ReactNode;
   /** Beside what one fills in, where there is room; below it elsewhere. */
   aside?: ReactNode;
+  /** What keeps it from being sent: where the button is, so that it is seen. */
+  problem?: ReactNode;
   footer?: ReactNode;
 };
 
 /** It does not close by a click outside of it: somebody may be typing in it. */
-export function Drawer({ title, onClose, kind = "drawer", children, aside, footer }: Props) {
+export function Drawer({ title, onClose, kind = "drawer", children, aside, problem, footer }: Props) {
   const t = useText();
   const dialog = useRef<HTMLDialogElement>(null);
   const name = useId();
@@ -39,6 +41,7 @@ export function Drawer({ title, onClose, kind = "drawer", children, aside, foote
         {children}
         {aside}
       </div>
+      {problem && <div className="drawer-problem">{problem}</div>}
       {footer && <footer>{footer}</footer>}
     </dialog>
   );
@@ -57,7 +60,7 @@ export function StartOver({ deed }: { deed: (() => void) | null }) {
 }
 
 /** Asks once more before something that cannot be undone. */
-export function Confirm({ title, text, deed, onYes, onNo, error, isBusy }: ConfirmProps) {
+export function Confirm({ title, text, deed, onYes, onNo, error, isBusy = false }: ConfirmProps) {
   const t = useText();
   const footer = (
     <>
@@ -81,5 +84,5 @@ type ConfirmProps = {
   onYes: () => void;
   onNo: () => void;
   error?: ReactNode;
-  isBusy: boolean;
+  isBusy?: boolean;
 };

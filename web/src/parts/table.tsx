@@ -111,7 +111,7 @@ export function Table<Row>({ label, columns, rows, id, text, tools }: Props<Row>
   );
 }
 
-function arrange<Row>(
+export function arrange<Row>(
   rows: Row[],
   columns: Column<Row>[],
   order: { column: number; sign: number } | null,
@@ -122,14 +122,17 @@ function arrange<Row>(
   const found = needle && text ? rows.filter((row) => text(row).toLowerCase().includes(needle)) : rows;
   const by = order && columns[order.column]?.by;
   if (!by) return found;
-  return [...found].sort((one, other) => order.sign * compare(by(one), by(other)));
+  return [...found].sort((one, other) => compare(by(one), by(other), order.sign));
 }
 
-function compare(one: string | number | null | undefined, other: string | number | null | undefined): number {
+type Key = string | number | null | undefined;
+
+/** What is missing comes last, whichever way the rest goes. */
+function compare(one: Key, other: Key, sign: number): number {
+  const [isMissing, isOtherMissing] = [one ?? null, other ?? null].map((key) => key === null);
+  if (isMissing || isOtherMissing) return Number(isMissing) - Number(isOtherMissing);
   if (one === other) return 0;
-  if (one === null || one === undefined) return 1;
-  if (other === null || other === undefined) return -1;
-  return one < other ? -1 : 1;
+  return (one as string) < (other as string) ? -sign : sign;
 }
 
 export function Search({ value, onText, label }: { value: string; onText: (text: string) => void; label: string }) {

@@ -346,5 +346,12 @@ export const en = {
   stepQueue: "Create a queue: it says what a launch becomes.",
   toAllQueues: "All queues",
   welcome: "Three steps to a first run",
+  noQueueAllowed: "There is no queue that you may launch into.",
+  notNumber: "This is not a number",
+  replace: "Replace",
+  replaceTyped: "Replace what you wrote?",
+  replaceTypedText: "What you wrote here was not saved, and would be lost.",
+  units: { day: "d", hour: "h", minute: "m", second: "s" },
+  wrongNumber: "A limit or a default of a template variable is not a number.",
   ...enRun,
 };

@@ -133,7 +133,7 @@ export const koRun: RunText = {
 export const zhRun: RunText = {
   allRanks: "所有 rank",
   artifacts: "制品",
-  artifactsText: "此 run 记录的检查点、模型和数据集",
+  artifactsText: "此运行记录的检查点、模型和数据集",
   cluster: "集群",
   clusterEvents: "事件",
   clusterLead: (nodes, gpus) => `${nodes} 个节点，${gpus} 个 GPU`,
