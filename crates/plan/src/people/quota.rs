@@ -41,18 +41,23 @@ pub struct Waiting {
 pub struct Choice {
     pub item: Option<i64>,
     pub held: Vec<(i64, String)>,
+    /// Users whose items wait, all that ask for so many GPUs or more: there is no need to look at further ones.
+    pub held_from: BTreeMap<i64, i64>,
 }
 
 /// The first that fits, in the order given. `users` has the accounts of those who have a quota.
 pub fn choose(waiting: &[Waiting], users: &BTreeMap<i64, Account>, team: Option<&Account>) -> Choice {
-    let mut held = Vec::new();
+    let mut choice = Choice::default();
     for one in waiting {
-        match reason(one.gpus, users.get(&one.user).into_iter().chain(team)) {
-            None => return Choice { item: Some(one.item), held },
-            Some(reason) => held.push((one.item, reason)),
-        }
+        let Some(reason) = reason(one.gpus, users.get(&one.user).into_iter().chain(team)) else {
+            choice.item = Some(one.item);
+            break;
+        };
+        choice.held.push((one.item, reason));
+        let least = choice.held_from.entry(one.user).or_insert(one.gpus);
+        *least = one.gpus.min(*least);
     }
-    Choice { item: None, held }
+    choice
 }
 
 /// Why something that needs so many GPUs must wait; nothing if it need not.
@@ -87,7 +92,7 @@ mod tests {
     #[test]
     fn without_quotas_the_first_goes_first() {
         let waiting = [Waiting { item: 1, user: 7, gpus: 8 }, Waiting { item: 2, user: 7, gpus: 0 }];
-        assert_eq!(choose(&waiting, &BTreeMap::new(), None), Choice { item: Some(1), held: Vec::new() });
+        assert_eq!(choose(&waiting, &BTreeMap::new(), None), Choice { item: Some(1), ..Choice::default() });
         assert_eq!(choose(&[], &BTreeMap::new(), None), Choice::default());
     }
 
@@ -96,7 +101,9 @@ mod tests {
         let users = BTreeMap::from([(7, account(None, Some(4), (1, 3)))]);
         let waiting = [Waiting { item: 1, user: 7, gpus: 2 }, Waiting { item: 2, user: 8, gpus: 2 }];
         let reason = "the quota of user alice is 4 GPUs, 3 are in use, and this needs 2";
-        assert_eq!(choose(&waiting, &users, None), Choice { item: Some(2), held: vec![(1, reason.to_owned())] });
+        let held_from = BTreeMap::from([(7, 2)]);
+        let expected = Choice { item: Some(2), held: vec![(1, reason.to_owned())], held_from };
+        assert_eq!(choose(&waiting, &users, None), expected);
     }
 
     #[test]
@@ -113,6 +120,21 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_need_not_be_looked_at_waits(
+            jobs in proptest::option::of(0i64..3), gpus in proptest::option::of(0i64..9), used in (0i64..4, 0i64..9),
+            asked in proptest::collection::vec((0i64..3, 0i64..5), 0..20),
+        ) {
+            let waiting: Vec<Waiting> =
+                (0..).zip(&asked).map(|(item, (user, gpus))| Waiting { item, user: *user, gpus: *gpus }).collect();
+            let users = BTreeMap::from([(0, account(jobs, gpus, used))]);
+            let team = account(None, jobs, used);
+            let held_from = choose(&waiting, &users, Some(&team)).held_from;
+            for one in waiting.iter().filter(|one| held_from.get(&one.user).is_some_and(|least| one.gpus >= *least)) {
+                prop_assert_eq!(choose(&[*one], &users, Some(&team)).item, None);
+            }
+        }
+
         #[test]
         fn handing_out_until_nothing_fits_never_passes_a_quota(
             jobs in proptest::option::of(0i64..5), gpus in proptest::option::of(0i64..9),
