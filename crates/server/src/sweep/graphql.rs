@@ -9,7 +9,7 @@ use crate::graphql::search::{self, Search};
 use crate::ids;
 use crate::project::graphql::Project;
 use crate::project::{self, Project as ProjectRecord};
-use crate::run::graphql::project::by_order as sorted;
+use crate::run::fields::Fields;
 use crate::run::graphql::{Run, RunConnection};
 use crate::run::{Run as RunRecord, store as runs};
 use async_graphql::{Context, ID, Object, SimpleObject};
@@ -37,7 +37,7 @@ impl ProjectSweeps {
     ) -> Result<Option<SweepConnection>> {
         let search = Search::read(filters.as_ref(), None)?;
         let all = store::of_project(&ctx.shared().database, self.0.id, 0, SWEEPS_MAX).await?;
-        let (rows, has_more) = search::page(search.apply(all, field), first, after.as_deref());
+        let (rows, has_more) = search.apply(all, field, |sweep| (sweep.id, 0)).page(first, after.as_deref());
         let nodes = rows.into_iter().map(|(cursor, row)| (cursor, Sweep(row))).collect();
         Ok(Some(SweepConnection::page(nodes, has_more)))
     }
@@ -142,7 +142,7 @@ impl Sweep {
         order: Option<String>,
     ) -> Result<Option<RunConnection>> {
         let found = runs::of_sweep(&ctx.shared().database, self.0.project_id, &self.0.name).await?;
-        Ok(Some(page(sorted(found, order.as_deref()), first, after.as_deref())))
+        page(found, order.as_deref(), first, after.as_deref()).map(Some)
     }
     async fn agents(&self, ctx: &Context<'_>) -> Result<Option<SweepAgentConnection>> {
         let agents = store::agents_of(&ctx.shared().database, self.0.id).await?;
@@ -158,9 +158,12 @@ impl Sweep {
     }
 }
 
-fn page(found: Vec<RunRecord>, first: Option<i32>, after: Option<&str>) -> RunConnection {
-    let (rows, has_more) = search::page(found, first, after);
-    RunConnection::page(rows.into_iter().map(|(cursor, row)| (cursor, Run::new(row))).collect(), has_more)
+fn page(runs: Vec<RunRecord>, order: Option<&str>, first: Option<i32>, after: Option<&str>) -> Result<RunConnection> {
+    let field = |run: &RunRecord, field: &str| Fields::of(run).get(field);
+    let found = Search::read(None, order)?.apply(runs, field, |run| (run.id, 0));
+    let (rows, has_more) = found.page(first, after);
+    let nodes = rows.into_iter().map(|(cursor, row)| (cursor, Run::new(row))).collect();
+    Ok(RunConnection::page(nodes, has_more))
 }
 
 #[derive(SimpleObject)]
@@ -216,6 +219,6 @@ impl Agent {
         let given = store::runs_of_agent(database, self.0.id).await?;
         let mut found = runs::of_sweep(database, sweep.project_id, &sweep.name).await?;
         found.retain(|run| given.contains(&run.name));
-        Ok(Some(page(sorted(found, order.as_deref()), first, after.as_deref())))
+        page(found, order.as_deref(), first, after.as_deref()).map(Some)
     }
 }

@@ -13,13 +13,14 @@ use crate::file::graphql::FileConnection;
 use crate::graphql::Asked as _;
 use crate::graphql::page::PageInfo;
 use crate::graphql::scalars::{DateTime, JsonText};
-use crate::graphql::search::{self, Search};
+use crate::graphql::search::{Found, Search};
 use crate::ids;
 use crate::project::graphql::Project;
 use crate::project::store as projects;
 use async_graphql::{Context, Enum, ID, Interface, Object};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use std::collections::HashMap;
 
 #[derive(Enum, Clone, Copy, PartialEq, Eq)]
 pub enum ArtifactCollectionState {
@@ -126,8 +127,9 @@ macro_rules! collection {
                 #[graphql(name = "after")] from: Option<String>,
             ) -> Result<Option<ArtifactAliasConnection>> {
                 let aliases = store::aliases_in(&ctx.shared().database, self.0.id).await?;
-                let aliases = aliases.into_iter().map(|alias| Some(ArtifactAlias(alias))).collect();
-                let (nodes, has_more) = search::page(aliases, first, from.as_deref());
+                let found = Search::read(None, None)?.apply(aliases, |_, _| None, |alias| (alias.id, 0));
+                let (rows, has_more) = found.page(first, from.as_deref());
+                let nodes = rows.into_iter().map(|(cursor, alias)| (cursor, Some(ArtifactAlias(alias)))).collect();
                 Ok(Some(ArtifactAliasConnection::page(nodes, has_more)))
             }
             async fn artifacts(
@@ -181,14 +183,18 @@ pub async fn membership(
 }
 
 /// A collection's members that pass, with the aliases that filters may ask for.
-pub async fn search_members(ctx: &Context<'_>, collection: &Collection, search: &Search) -> Result<Vec<Member>> {
+pub async fn search_members(ctx: &Context<'_>, collection: &Collection, search: &Search) -> Result<Found<Member>> {
     let database = &ctx.shared().database;
-    let aliases = store::aliases_in(database, collection.id).await?;
-    let of = |artifact: i64| -> Vec<String> {
-        aliases.iter().filter(|alias| alias.artifact_id == artifact).map(|alias| alias.alias.clone()).collect()
-    };
+    let mut aliases: HashMap<i64, Vec<String>> = HashMap::new();
+    for alias in store::aliases_in(database, collection.id).await? {
+        aliases.entry(alias.artifact_id).or_default().push(alias.alias);
+    }
     let all = members::all(database, collection).await?;
-    Ok(search.apply(all, |member, field| fields::of_member(member, &of(member.artifact.id), field)))
+    let field = |member: &Member, field: &str| {
+        let own = aliases.get(&member.artifact.id).map_or(&[][..], Vec::as_slice);
+        fields::of_member(member, own, field)
+    };
+    Ok(search.apply(all, field, |member| (member.version, 0)))
 }
 
 async fn versions(
@@ -199,8 +205,8 @@ async fn versions(
     from: Option<String>,
 ) -> Result<VersionedArtifactConnection> {
     let found = search_members(ctx, collection, search).await?;
-    let total_count = search::total(&found);
-    let (rows, has_next_page) = search::page(found, first, from.as_deref());
+    let total_count = found.total();
+    let (rows, has_next_page) = found.page(first, from.as_deref());
     let end_cursor = rows.last().map(|(cursor, _)| cursor.clone());
     let edge = |(cursor, member): (String, Member)| VersionedArtifactEdge {
         version: format!("v{}", member.version),
@@ -328,17 +334,18 @@ pub async fn search_collections(
     project: i64,
     kind: Option<i64>,
     search: &Search,
-) -> Result<Vec<Collection>> {
+) -> Result<Found<Collection>> {
     let database = &ctx.shared().database;
     let types = store::types(database, project).await?;
     let all = store::collections_of(database, project, kind).await?;
     let kind_of = |collection: &Collection| types.iter().find(|kind| kind.id == collection.type_id);
-    Ok(search.apply(all, |collection, field| fields::of_collection(collection, kind_of(collection), field)))
+    let field = |collection: &Collection, field: &str| fields::of_collection(collection, kind_of(collection), field);
+    Ok(search.apply(all, field, |collection| (collection.id, 0)))
 }
 
-pub fn page(found: Vec<Collection>, first: Option<i32>, from: Option<String>) -> ArtifactCollectionConnection {
-    let total = search::total(&found);
-    let (rows, has_more) = search::page(found, first, from.as_deref());
+pub fn page(found: Found<Collection>, first: Option<i32>, from: Option<String>) -> ArtifactCollectionConnection {
+    let total = found.total();
+    let (rows, has_more) = found.page(first, from.as_deref());
     let nodes = rows.into_iter().map(|(cursor, row)| (cursor, Some(row.into()))).collect();
     ArtifactCollectionConnection::page(nodes, has_more, total)
 }

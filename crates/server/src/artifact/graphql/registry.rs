@@ -3,12 +3,13 @@
 use super::collection::{
     ArtifactCollectionConnection, ArtifactCollectionMembership, page, search_collections, search_members,
 };
+use crate::artifact::members::Member;
 use crate::artifact::{Collection, fields};
 use crate::connection;
 use crate::fault::Result;
 use crate::graphql::Asked as _;
 use crate::graphql::scalars::JsonText;
-use crate::graphql::search::{self, Search};
+use crate::graphql::search::{Found, Search};
 use crate::project::{self, graphql::Project, graphql::ProjectConnection};
 use async_graphql::{Context, Enum, QueryPathSegment};
 
@@ -40,16 +41,16 @@ pub fn is_organization(ctx: &Context<'_>) -> bool {
     parent.is_some_and(|parent| matches!(parent.segment, QueryPathSegment::Name("orgEntity")))
 }
 
-async fn projects_of(ctx: &Context<'_>, entity: i64, search: &Search) -> Result<Vec<project::Project>> {
+async fn projects_of(ctx: &Context<'_>, entity: i64, search: &Search) -> Result<Found<project::Project>> {
     let mut all = project::store::of_entity(&ctx.shared().database, entity, 0, PROJECTS_MAX).await?;
     all.retain(|project| project.is_registry() || !is_organization(ctx));
-    Ok(search.apply(all, fields::of_project))
+    Ok(search.apply(all, fields::of_project, |project| (project.id, 0)))
 }
 
 pub async fn projects(ctx: &Context<'_>, entity: i64, wanted: Wanted) -> Result<ProjectConnection> {
     let search = Search::read(wanted.projects.as_ref(), wanted.order.as_deref())?;
     let found = projects_of(ctx, entity, &search).await?;
-    let (rows, has_more) = search::page(found, wanted.first, wanted.after.as_deref());
+    let (rows, has_more) = found.page(wanted.first, wanted.after.as_deref());
     let nodes = rows.into_iter().map(|(cursor, row)| (cursor, Some(Project::new(row)))).collect();
     Ok(ProjectConnection::page(nodes, has_more))
 }
@@ -58,8 +59,8 @@ async fn found_collections(ctx: &Context<'_>, entity: i64, wanted: &Wanted) -> R
     let projects = Search::read(wanted.projects.as_ref(), None)?;
     let search = Search::read(wanted.collections.as_ref(), None)?;
     let mut found = Vec::new();
-    for project in projects_of(ctx, entity, &projects).await? {
-        found.extend(search_collections(ctx, project.id, None, &search).await?);
+    for project in projects_of(ctx, entity, &projects).await?.into_rows() {
+        found.extend(search_collections(ctx, project.id, None, &search).await?.into_rows());
     }
     Ok(found)
 }
@@ -77,18 +78,22 @@ pub async fn collections(
         types.as_ref().is_none_or(|types| types.contains(&own))
     });
     let order = Search::read(None, wanted.order.as_deref())?;
-    let found = order.apply(found, |collection, field| fields::of_collection(collection, None, field));
+    let field = |collection: &Collection, field: &str| fields::of_collection(collection, None, field);
+    let found = order.apply(found, field, |collection| (collection.id, 0));
     Ok(page(found, wanted.first, wanted.after))
 }
 
 pub async fn memberships(ctx: &Context<'_>, entity: i64, wanted: Wanted) -> Result<EntityMembershipConnection> {
-    let search = Search::read(wanted.versions.as_ref(), wanted.order.as_deref())?;
+    let search = Search::read(wanted.versions.as_ref(), None)?;
     let mut found = Vec::new();
     for collection in found_collections(ctx, entity, &wanted).await? {
         let members = search_members(ctx, &collection, &search).await?;
-        found.extend(members.into_iter().map(|member| (collection.clone(), member)));
+        found.extend(members.into_rows().into_iter().map(|member| (collection.clone(), member)));
     }
-    let (rows, has_more) = search::page(found, wanted.first, wanted.after.as_deref());
+    let order = Search::read(None, wanted.order.as_deref())?;
+    let field = |(_, member): &(Collection, Member), field: &str| fields::of_member(member, &[], field);
+    let found = order.apply(found, field, |(collection, member)| (collection.id, member.version));
+    let (rows, has_more) = found.page(wanted.first, wanted.after.as_deref());
     let node = |(cursor, (collection, member))| (cursor, Some(ArtifactCollectionMembership { collection, member }));
     Ok(EntityMembershipConnection::page(rows.into_iter().map(node).collect(), has_more))
 }
