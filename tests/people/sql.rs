@@ -15,7 +15,7 @@ const PUT_TOGETHER: &[&str] = &[
 const BY_FILE: &[(&str, &[&str])] = &[
     ("queue/limits.rs", &["{from}", "{to}", "{rows}"]),
     ("project/store.rs", &["{table}", "{own}"]),
-    ("artifact/store.rs", &["{table}", "{OWN}"]),
+    ("artifact/store.rs", &["{table}", "{OWN}", "{HOMES}"]),
     ("run/search.rs", &["{column}", "{place}", "{kind}", "{value}", "{sign}", "{is_number}", "{low}", "{high}"]),
     ("run/store.rs", &["{sign}", "{way}"]),
     ("run/index.rs", &["{CHANGED}", "{set}", "{unindexed}", "{project}", "{limit}", "{field}", "{part}"]),

@@ -17,6 +17,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/story.sql"),
     include_str!("migrations/tokens.sql"),
     include_str!("migrations/search.sql"),
+    include_str!("migrations/indexes.sql"),
 ];
 
 /// Held while migrating, so that two replicas that start together do not do it twice. Any number will do.
@@ -107,5 +108,20 @@ mod tests {
         let popped = crate::queue::items::pop(&mut write, &queue, None, jiff::Timestamp::UNIX_EPOCH).await.unwrap();
         write.commit().await.unwrap();
         assert_eq!(popped.map(|popped| (popped.id, popped.lease)), Some((1, 1)));
+    }
+
+    #[tokio::test]
+    async fn what_is_asked_often_is_found_without_reading_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = Database::open(&folder.path().join("volley.db").display().to_string()).await.unwrap();
+        for (sql, index) in [
+            ("EXPLAIN QUERY PLAN SELECT summary FROM runs WHERE project_id = 1 AND sweep_name = 's'", "runs_by_sweep"),
+            ("EXPLAIN QUERY PLAN SELECT id FROM artifacts WHERE run_id = 1", "artifacts_by_run"),
+            ("EXPLAIN QUERY PLAN SELECT artifact_id FROM blobs WHERE md5 = 'm' ORDER BY artifact_id", "blobs_by_md5"),
+        ] {
+            let steps = database.all(sql, args![]).await.unwrap();
+            let steps: Vec<String> = steps.iter().map(|row| row.get("detail").unwrap()).collect();
+            assert!(steps.len() == 1 && steps[0].contains(index), "{sql}: {steps:?}");
+        }
     }
 }

@@ -97,8 +97,8 @@ impl Sweep {
         let Some(metric) = config.and_then(|config| config.metric) else {
             return Ok(None);
         };
-        let found = runs::of_sweep(&ctx.shared().database, self.0.project_id, &self.0.name).await?;
-        let losses = found.iter().filter_map(|run| early::outcome_of(&metric, &run.summary));
+        let summaries = store::summaries(&ctx.shared().database, &self.0).await?;
+        let losses = summaries.iter().filter_map(|summary| early::outcome_of(&metric, summary));
         Ok(losses.map(|value| metric.loss(value)).min_by(f64::total_cmp).map(|loss| metric.loss(loss)))
     }
     async fn config(&self) -> &str {
@@ -120,8 +120,8 @@ impl Sweep {
         self.0.heartbeat_at.map(DateTime)
     }
     async fn run_count(&self, ctx: &Context<'_>) -> Result<i32> {
-        let found = runs::of_sweep(&ctx.shared().database, self.0.project_id, &self.0.name).await?;
-        Ok(i32::try_from(found.len()).unwrap_or(i32::MAX))
+        let count = store::run_count(&ctx.shared().database, &self.0).await?;
+        Ok(i32::try_from(count).unwrap_or(i32::MAX))
     }
     async fn run_count_expected(&self) -> Option<i32> {
         let config = config::read(&super::yaml(&self.0.config).ok()?).ok()?;

@@ -30,6 +30,18 @@ pub async fn count(database: &Database, project: i64) -> Result<i64> {
     row.map_or(Ok(0), |row| row.get("n"))
 }
 
+/// How many runs say that they are of the sweep.
+pub async fn run_count(database: &Database, sweep: &Sweep) -> Result<i64> {
+    let sql = "SELECT COUNT(*) AS n FROM runs WHERE project_id = $1 AND sweep_name = $2";
+    database.maybe(sql, args![sweep.project_id, &sweep.name]).await?.map_or(Ok(0), |row| row.get("n"))
+}
+
+/// The summaries of those runs: JSON texts.
+pub async fn summaries(database: &Database, sweep: &Sweep) -> Result<Vec<String>> {
+    let sql = "SELECT summary FROM runs WHERE project_id = $1 AND sweep_name = $2";
+    database.all(sql, args![sweep.project_id, &sweep.name]).await?.iter().map(|row| row.get("summary")).collect()
+}
+
 /// What a client says of a sweep; what is left out stays.
 #[derive(Default)]
 pub struct Edit<'a> {
