@@ -70,11 +70,26 @@ pub async fn unlink(write: &mut Write, portfolio: i64, artifact: i64) -> Result<
         .run("DELETE FROM artifact_links WHERE collection_id = $1 AND artifact_id = $2", args![portfolio, artifact])
         .await?;
     write.run("DELETE FROM aliases WHERE collection_id = $1 AND artifact_id = $2", args![portfolio, artifact]).await?;
-    let sql = "SELECT artifact_id FROM artifact_links WHERE collection_id = $1 ORDER BY version DESC LIMIT 1";
-    if let Some(row) = write.maybe(sql, args![portfolio]).await? {
+    name_latest(write, portfolio).await
+}
+
+/// Collections in which an artifact was, that is in them no longer, get another latest.
+pub(super) async fn hand_on_latest(write: &mut Write, places: &[Row]) -> Result<()> {
+    for place in places {
+        name_latest(write, place.get("collection_id")?).await?;
+    }
+    Ok(())
+}
+
+/// The newest member of a collection is its latest, unless something is.
+async fn name_latest(write: &mut Write, collection: i64) -> Result<()> {
+    let sql = "SELECT id FROM (SELECT id, version FROM artifacts WHERE collection_id = $1 AND state = 'COMMITTED' \
+               UNION ALL SELECT artifact_id, version FROM artifact_links WHERE collection_id = $1) AS members \
+               ORDER BY version DESC LIMIT 1";
+    if let Some(row) = write.maybe(sql, args![collection]).await? {
         let sql = "INSERT INTO aliases (collection_id, alias, artifact_id) VALUES ($1, 'latest', $2) \
                    ON CONFLICT (collection_id, alias) DO NOTHING";
-        write.run(sql, args![portfolio, row.get::<i64>("artifact_id")?]).await?;
+        write.run(sql, args![collection, row.get::<i64>("id")?]).await?;
     }
     Ok(())
 }

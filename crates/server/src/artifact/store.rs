@@ -1,6 +1,6 @@
 //! Artifacts in the database; their bytes are in `blobs` under `artifacts/{artifact}/{md5}` and `manifests/{id}`.
 
-use super::{Artifact, Collection, Type};
+use super::{Artifact, Collection, Type, members};
 use crate::args;
 use crate::blobs::Stored;
 use crate::database::{Database, Result, Row, Write};
@@ -114,6 +114,10 @@ pub async fn edit_collection(write: &mut Write, id: i64, edit: &CollectionEdit<'
 /// Deletes a collection with its versions and gives its name away; no collection can be named with a colon.
 pub async fn delete_collection(write: &mut Write, id: i64, now: Timestamp) -> Result<()> {
     const OWN: &str = "SELECT id FROM artifacts WHERE collection_id = $1";
+    let sql = format!(
+        "SELECT collection_id FROM aliases WHERE alias = 'latest' AND collection_id <> $1 AND artifact_id IN ({OWN})"
+    );
+    let places = write.all(sqlx::AssertSqlSafe(sql), args![id]).await?;
     for table in ["aliases", "artifact_links"] {
         let sql = format!("DELETE FROM {table} WHERE collection_id = $1 OR artifact_id IN ({OWN})");
         write.run(sqlx::AssertSqlSafe(sql), args![id]).await?;
@@ -123,7 +127,7 @@ pub async fn delete_collection(write: &mut Write, id: i64, now: Timestamp) -> Re
         .await?;
     let sql = "UPDATE collections SET name = name || ':' || id, is_deleted = 1, updated_at = $2 WHERE id = $1";
     write.run(sql, args![id, now]).await?;
-    Ok(())
+    members::hand_on_latest(write, &places).await
 }
 
 pub struct NewArtifact<'a> {
@@ -246,13 +250,20 @@ pub async fn edit(write: &mut Write, id: i64, edit: &Edit<'_>, now: Timestamp) -
     Ok(())
 }
 
+/// Deletes an artifact; where it was the latest, the newest that is left is it then.
 pub async fn mark_deleted(write: &mut Write, id: i64, now: Timestamp) -> Result<()> {
+    // The rows' locks keep two who delete at once from naming what the other deletes.
+    let sql = "UPDATE collections SET updated_at = $2 WHERE id IN (SELECT collection_id FROM artifacts WHERE id = $1 \
+               UNION ALL SELECT collection_id FROM artifact_links WHERE artifact_id = $1)";
+    write.run(sql, args![id, now]).await?;
+    let sql = "SELECT collection_id FROM aliases WHERE artifact_id = $1 AND alias = 'latest'";
+    let places = write.all(sql, args![id]).await?;
     for table in ["aliases", "artifact_links"] {
         let sql = format!("DELETE FROM {table} WHERE artifact_id = $1");
         write.run(sqlx::AssertSqlSafe(sql), args![id]).await?;
     }
     write.run("UPDATE artifacts SET state = 'DELETED', updated_at = $2 WHERE id = $1", args![id, now]).await?;
-    Ok(())
+    members::hand_on_latest(write, &places).await
 }
 
 /// The manifest of this name; asking again gives the same one, with the new digest.

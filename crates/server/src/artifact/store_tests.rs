@@ -46,6 +46,54 @@ async fn versions(database: &Database, project: i64, name: &str, count: usize) -
     (collection, ids)
 }
 
+async fn portfolio_of(database: &Database, artifacts: &[i64]) -> Collection {
+    let now = Timestamp::UNIX_EPOCH;
+    let mut write = database.write().await.unwrap();
+    let kind = ensure_type(&mut write, 1, "t", now).await.unwrap();
+    let portfolio = ensure_portfolio(&mut write, (1, kind), "chosen", now).await.unwrap();
+    for id in artifacts {
+        members::link(&mut write, portfolio.id, *id, now).await.unwrap();
+        set_alias(&mut write, portfolio.id, "latest", *id).await.unwrap();
+    }
+    write.commit().await.unwrap();
+    portfolio
+}
+
+async fn latest_in(database: &Database, collection: &Collection) -> Option<i64> {
+    members::by_alias(database, collection, "latest").await.unwrap().map(|member| member.artifact.id)
+}
+
+// ART-11
+#[tokio::test]
+async fn when_the_latest_is_deleted_the_newest_that_is_left_is_the_latest() {
+    let (_folder, database) = two_entities().await;
+    let (collection, ids) = versions(&database, 1, "data", 3).await;
+    // Linked last is the first version, so that the two collections have different orders.
+    let portfolio = portfolio_of(&database, &[ids[1], ids[2], ids[0]]).await;
+    let delete = async |id: i64| {
+        let mut write = database.write().await.unwrap();
+        mark_deleted(&mut write, id, Timestamp::UNIX_EPOCH).await.unwrap();
+        write.commit().await.unwrap();
+        (latest_in(&database, &collection).await, latest_in(&database, &portfolio).await)
+    };
+    assert_eq!(delete(ids[0]).await, (Some(ids[2]), Some(ids[2])), "it was the latest in the portfolio only");
+    assert_eq!(delete(ids[2]).await, (Some(ids[1]), Some(ids[1])));
+    assert_eq!(delete(ids[1]).await, (None, None));
+}
+
+// ART-11
+#[tokio::test]
+async fn when_a_collection_is_deleted_a_portfolio_keeps_a_latest() {
+    let (_folder, database) = two_entities().await;
+    let (_, stays) = versions(&database, 1, "stays", 1).await;
+    let (gone, goes) = versions(&database, 1, "goes", 1).await;
+    let portfolio = portfolio_of(&database, &[stays[0], goes[0]]).await;
+    let mut write = database.write().await.unwrap();
+    delete_collection(&mut write, gone.id, Timestamp::UNIX_EPOCH).await.unwrap();
+    write.commit().await.unwrap();
+    assert_eq!(latest_in(&database, &portfolio).await, Some(stays[0]));
+}
+
 // ART-8
 #[tokio::test]
 async fn bytes_are_found_where_they_are_said_to_be_and_never_at_another_entity() {
