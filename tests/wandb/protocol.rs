@@ -403,3 +403,26 @@ fn a_large_file_comes_in_parts_and_is_one_file() {
         .to_owned();
     assert_eq!(send(&running, "", &format!("GET {path}"), "").body, "hello world");
 }
+
+// ART-9
+#[test]
+fn all_runs_that_use_an_artifact_are_told() {
+    let running = Running::start(Engine::Sqlite);
+    let query = "mutation { createArtifact(input: {entityName: \"alice\", projectName: \"P\", artifactTypeName: \"t\", \
+        artifactCollectionName: \"used\", digest: \"d\", digestAlgorithm: MANIFEST_MD5}) { artifact { id } } }";
+    let artifact = ask(&running, query, json!({}))["createArtifact"]["artifact"]["id"].clone();
+    for number in 0..101 {
+        let run = format!("r{number}");
+        begin(&running, &run);
+        let query = "mutation($id: ID!, $run: String!) { useArtifact(input: {artifactID: $id, entityName: \"alice\", \
+            projectName: \"P\", runName: $run}) { artifact { id } } }";
+        ask(&running, query, json!({ "id": artifact, "run": run }));
+    }
+    let query = "query($id: ID!) { artifact(id: $id) { all: usedBy { edges { node { name } } pageInfo { hasNextPage } } \
+        some: usedBy(first: 2) { edges { node { name } } pageInfo { hasNextPage } } } }";
+    let told = ask(&running, query, json!({ "id": artifact }))["artifact"].clone();
+    for (list, count, has_more) in [("all", 101, false), ("some", 2, true)] {
+        assert_eq!(told[list]["edges"].as_array().map(Vec::len), Some(count), "{told}");
+        assert_eq!(told[list]["pageInfo"]["hasNextPage"], has_more);
+    }
+}

@@ -192,9 +192,12 @@ pub async fn used_by_run(database: &Database, run: i64) -> Result<Vec<Artifact>>
     database.all(sql, args![run]).await?.iter().map(artifact).collect()
 }
 
-pub async fn users_of(database: &Database, artifact: i64, limit: usize) -> Result<Vec<i64>> {
-    let sql = "SELECT run_id FROM artifact_uses WHERE artifact_id = $1 ORDER BY run_id LIMIT $2";
-    database.all(sql, args![artifact, limit]).await?.iter().map(|row| row.get("run_id")).collect()
+/// The runs that use an artifact, each with its entity.
+pub async fn users_of(database: &Database, artifact: i64) -> Result<Vec<(i64, i64)>> {
+    let sql = "SELECT s.run_id, p.entity_id FROM artifact_uses s JOIN runs r ON r.id = s.run_id \
+               JOIN projects p ON p.id = r.project_id WHERE s.artifact_id = $1 ORDER BY s.run_id";
+    let rows = database.all(sql, args![artifact]).await?;
+    rows.iter().map(|row| Ok((row.get("run_id")?, row.get("entity_id")?))).collect()
 }
 
 pub async fn note_use(write: &mut Write, artifact: i64, run: i64, used_as: Option<&str>) -> Result<()> {

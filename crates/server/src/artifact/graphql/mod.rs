@@ -13,7 +13,7 @@ use super::{Artifact as Record, find, members, store};
 use crate::connection;
 use crate::fault::{Fault, Result};
 use crate::graphql::Asked as _;
-use crate::graphql::page::{PAGE_MAX, PageInfo, cursor, length};
+use crate::graphql::page::{PAGE_MAX, PageInfo, cursor, cut, length};
 use crate::graphql::scalars::{DateTime, Int64, JsonText};
 use crate::people;
 use crate::people::graphql::User;
@@ -167,12 +167,16 @@ impl Artifact {
     }
     async fn used_by(&self, ctx: &Context<'_>, first: Option<i32>) -> Result<Option<RunConnection>> {
         let database = &ctx.shared().database;
+        let users = store::users_of(database, self.0.id).await?.into_iter();
+        let seen = users.filter(|(_, entity)| ctx.caller().may_see(*entity)).map(|(run, _)| run).collect();
+        // W&B's clients ask without a length, and cannot ask for a second page.
+        let (ids, has_more) = cut(seen, first.map_or(usize::MAX, |first| length(Some(first))));
         let mut nodes = Vec::new();
-        for id in store::users_of(database, self.0.id, length(first)).await? {
-            let run = runs::by_id(database, id).await?;
-            nodes.extend(run.filter(|run| ctx.caller().may_see(run.entity_id)).map(|run| (cursor(id), Run::new(run))));
+        for ids in ids.chunks(PAGE_MAX) {
+            let found = runs::with_ids(database, ids).await?;
+            nodes.extend(found.into_iter().map(|run| (cursor(run.id), Run::new(run))));
         }
-        Ok(Some(RunConnection::page(nodes, false)))
+        Ok(Some(RunConnection::page(nodes, has_more)))
     }
     async fn created_by(&self, ctx: &Context<'_>) -> Result<Option<ArtifactCreator>> {
         let database = &ctx.shared().database;
