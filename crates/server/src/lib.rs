@@ -36,6 +36,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use sweep::early::Judge;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -105,6 +106,7 @@ pub struct State {
     pub news: News,
     pub feed: Feed,
     pub progress: Progress,
+    pub judge: Judge,
     pub window: Window,
     pub schema: graphql::root::Schema,
     pub limits: Limits,
@@ -169,6 +171,7 @@ impl Server {
             news,
             feed: Feed::default(),
             progress: Progress::default(),
+            judge: Judge::default(),
             window: settings.events,
             schema,
             limits,

@@ -27,6 +27,16 @@ pub struct Config {
     pub parameters: BTreeMap<String, Parameter>,
 }
 
+impl Config {
+    /// Whether what to try next depends on what runs have come to.
+    pub fn heeds_outcomes(&self) -> bool {
+        match self.method {
+            Method::Bayes => true,
+            Method::Grid | Method::Random | Method::Custom => false,
+        }
+    }
+}
+
 /// What a sweep searches for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metric {

@@ -102,9 +102,10 @@ async fn commands(shared: &Shared, agent: &Record, sweep: &Sweep, runs: &Map<Str
     let running: Vec<&String> = runs.iter().filter(|(_, said)| agent::is_had(said)).map(|(run, _)| run).collect();
     let value = super::yaml(&sweep.config)?;
     let config = config::read(&value).map_err(|error| Fault::bad(error.to_string()))?;
-    let given = store::given(&shared.database, sweep).await?;
+    let given = if running.is_empty() { Vec::new() } else { store::given(&shared.database, sweep).await? };
     // Histories are long; they are read before others have to wait for this.
-    let stopped = if running.is_empty() { Vec::new() } else { early::to_stop(shared, &config, &given).await? };
+    let case = early::Case { sweep: sweep.id, config: &config, given: &given };
+    let stopped = shared.judge.to_stop(&shared.database, &case, now).await?;
     let stop = |run: &String| json!({ "type": "stop", "run_id": run });
     let mut write = shared.database.write().await?;
     store::hear(&mut write, agent, now).await?;
@@ -133,7 +134,7 @@ async fn next(
     config: &Config,
     now: Timestamp,
 ) -> Result<Option<Value>> {
-    let given = store::given_locked(write, sweep).await?;
+    let given = store::given_locked(write, sweep, config.heeds_outcomes()).await?;
     let command = |kind: &str, run: &str, args: Value| {
         Ok(Some(json!({ "type": kind, "run_id": run, "program": config.program, "args": args })))
     };

@@ -1,7 +1,7 @@
 //! Sweeps: what is searched, by whom, and what to try next.
 
 pub mod agents;
-mod early;
+pub mod early;
 pub mod graphql;
 pub mod store;
 pub mod upsert;

@@ -139,21 +139,23 @@ pub struct Given {
     /// The rest is nothing until its process calls `wandb.init`.
     pub run_id: Option<i64>,
     pub state: Option<String>,
+    pub history_lines: Option<i64>,
+    /// Only where it is asked for; summaries may be large.
     pub summary: Option<String>,
 }
 
 const GIVEN: &str = "SELECT s.run_name, s.agent_id, s.params, s.state AS progress, s.times, a.heartbeat_at AS heard_at, \
-               r.id AS run_id, r.state, r.summary FROM sweep_runs s JOIN sweep_agents a ON a.id = s.agent_id \
+               r.id AS run_id, r.state, r.history_lines, CASE WHEN $3 = 1 THEN r.summary END AS summary FROM sweep_runs s JOIN sweep_agents a ON a.id = s.agent_id \
                LEFT JOIN runs r ON r.project_id = $2 AND r.name = s.run_name WHERE s.sweep_id = $1 ORDER BY r.id, s.run_name";
 
-/// All runs that the sweep has given out, oldest first.
+/// All runs that the sweep has given out, oldest first, without their summaries.
 pub async fn given(database: &Database, sweep: &Sweep) -> Result<Vec<Given>> {
-    database.all(GIVEN, args![sweep.id, sweep.project_id]).await?.iter().map(read_given).collect()
+    database.all(GIVEN, args![sweep.id, sweep.project_id, false]).await?.iter().map(read_given).collect()
 }
 
-/// The same, as a transaction sees it that chooses the next.
-pub async fn given_locked(write: &mut Write, sweep: &Sweep) -> Result<Vec<Given>> {
-    write.all(GIVEN, args![sweep.id, sweep.project_id]).await?.iter().map(read_given).collect()
+/// The same, as a transaction sees it that chooses the next, with their summaries if those are heeded.
+pub async fn given_locked(write: &mut Write, sweep: &Sweep, with_summaries: bool) -> Result<Vec<Given>> {
+    write.all(GIVEN, args![sweep.id, sweep.project_id, with_summaries]).await?.iter().map(read_given).collect()
 }
 
 fn read_given(row: &Row) -> Result<Given> {
@@ -166,6 +168,7 @@ fn read_given(row: &Row) -> Result<Given> {
         heard_at: row.get("heard_at")?,
         run_id: row.get("run_id")?,
         state: row.get("state")?,
+        history_lines: row.get("history_lines")?,
         summary: row.get("summary")?,
     })
 }
