@@ -25,6 +25,12 @@ pub struct Condition {
     pub is_exact: bool,
 }
 
+impl Condition {
+    pub fn everything() -> Condition {
+        Condition { sql: "1 = 1".to_owned(), args: Vec::new(), is_exact: true }
+    }
+}
+
 pub fn condition(filter: &Filter, dialect: Dialect, args_before: usize) -> Condition {
     let mut writer = Writer { dialect, args_before, args: Vec::new(), is_exact: true };
     let sql = writer.filter(filter, false);

@@ -16,7 +16,7 @@ use volley_plan::sweep::stop::{self, Course};
 /// A sweep with more runs than this is judged by the newest of them.
 const COURSES_MAX: usize = 500;
 /// A sweep is judged no more often than this, however many agents it has.
-const PAUSE: SignedDuration = SignedDuration::from_secs(30);
+const PAUSE: SignedDuration = SignedDuration::from_secs(5);
 /// Values that are remembered at most, 32 MB; with more, all are forgotten and read again.
 const VALUES_MAX: usize = 4 << 20;
 /// Sweeps whose verdicts are remembered at most.
@@ -201,7 +201,7 @@ mod tests {
         write.run("DELETE FROM segments WHERE run_id = $1", args![all[0].run_id]).await.unwrap();
         write.commit().await.unwrap();
         all.push(given(&database, "worse", true, &[2.0, 2.0]).await);
-        assert_eq!(ask(&all, 29).await, ["bad"], "it was judged a moment ago");
-        assert_eq!(ask(&all, 30).await, ["bad", "worse"], "the good one is remembered");
+        assert_eq!(ask(&all, 4).await, ["bad"], "it was judged a moment ago");
+        assert_eq!(ask(&all, 5).await, ["bad", "worse"], "the good one is remembered");
     }
 }

@@ -18,6 +18,7 @@ use crate::graphql::scalars::{DateTime, Int64, JsonText};
 use crate::people;
 use crate::people::graphql::User;
 use crate::run::graphql::{Run, RunConnection};
+use crate::run::search::Condition;
 use crate::run::store as runs;
 use crate::{file::graphql::FileConnection, ids};
 use async_graphql::{Context, Enum, ID, InputObject, Object, SimpleObject, Union};
@@ -173,7 +174,7 @@ impl Artifact {
         let (ids, has_more) = cut(seen, first.map_or(usize::MAX, |first| length(Some(first))));
         let mut nodes = Vec::new();
         for ids in ids.chunks(PAGE_MAX) {
-            let found = runs::with_ids(database, ids).await?;
+            let found = runs::with_ids(database, ids, Condition::everything()).await?;
             nodes.extend(found.into_iter().map(|run| (cursor(run.id), Run::new(run))));
         }
         Ok(Some(RunConnection::page(nodes, has_more)))

@@ -213,9 +213,7 @@ impl<'a> Search<'a> {
         let (keyed, has_more) = cut(keyed, length);
         let ids: Vec<i64> = keyed.iter().map(|(_, id)| *id).collect();
         let mut keys: HashMap<i64, Option<Value>> = keyed.into_iter().map(|(key, id)| (id, key)).collect();
-        let rows =
-            store::with_ids(self.database, &ids, condition(&Filter::All(Vec::new()), self.database.dialect(), 0))
-                .await?;
+        let rows = store::with_ids(self.database, &ids, Condition::everything()).await?;
         let placed = |row: Record| (cursor(json!([row.id, keys.remove(&row.id).flatten()])), row);
         Ok((rows.into_iter().map(placed).collect(), has_more))
     }
