@@ -7,14 +7,15 @@
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use volley_plan::logs::sources::{Run, Source};
 
 /// Of one item; more would fill the disk while the server is away.
 const BYTES_MAX: u64 = 1 << 30;
-/// Once all is sent, a longer file begins anew.
+/// A file begins anew when more than this of it, and a good part of all, is sent.
 const COMPACT_FROM: u64 = 8 << 20;
+const COMPACT_PART: u64 = 4;
 /// Last lines that are kept at hand of each source, for the reason of a failure.
 const TAIL_MAX: usize = 20;
 
@@ -77,6 +78,14 @@ struct Sent {
     bytes: u64,
 }
 
+/// Lines of one source that the server lacks.
+#[derive(Default)]
+struct Waiting {
+    lines: usize,
+    /// Some are of another time than the last.
+    has_times: bool,
+}
+
 /// Lines to send, by their sources.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Batch {
@@ -114,7 +123,7 @@ impl Journal {
         let mut reader = BufReader::new(File::open(&self.path)?);
         let mut text = String::new();
         let mut base = Sent::default();
-        let sent = self.read_sent().unwrap_or_default();
+        let mut sent = self.read_sent().unwrap_or_default();
         loop {
             text.clear();
             // A line that is no text was cut off by a crash, as one without an end was.
@@ -124,6 +133,10 @@ impl Journal {
             if let Record::Base(lines) = &record {
                 self.lines = *lines;
                 base = Sent { lines: *lines, bytes: self.bytes };
+                // What is said to be sent is of the file before, when a crash came between the two.
+                if sent.lines <= base.lines {
+                    sent = base;
+                }
             } else {
                 if let Record::Line(number, ..) = &record
                     && self.bytes <= sent.bytes
@@ -135,7 +148,6 @@ impl Journal {
             }
         }
         self.file.set_len(self.bytes)?;
-        // What is said to be sent is of the file before, when a crash came between the two.
         let is_of_this = sent.lines >= base.lines && sent.lines <= self.lines && sent.bytes <= self.bytes;
         self.sent = if is_of_this { sent } else { base };
         Ok(())
@@ -292,28 +304,74 @@ impl Journal {
                 source.sent = part.offset + part.lines.len() as u64;
             }
         }
-        if self.is_sent() && self.bytes > COMPACT_FROM {
+        if self.sent.bytes > COMPACT_FROM.max(self.bytes / COMPACT_PART) {
             self.compact()?;
         }
         // Sent again after a crash, lines come to the same place.
         fs::write(self.sent_path(), format!("{} {}\n", self.sent.lines, self.sent.bytes))
     }
 
+    /// Writes the file anew, with what is not sent yet.
     fn compact(&mut self) -> io::Result<()> {
         let new = self.path.with_extension("new");
+        let waiting = self.waiting()?;
         let mut text = String::new();
         for (number, source) in self.sources.iter().enumerate() {
             let Position { run, pod, label, last, same, is_read, sent: lines, .. } = source.clone();
             let Run { pod_uid: uid, container, restarts } = run;
+            // How far it had come before the lines that follow.
+            let (last, same) = match waiting.get(&number) {
+                Some(waiting) if waiting.has_times => (String::new(), 0),
+                waiting => (last, same.saturating_sub(waiting.map_or(0, |waiting| waiting.lines))),
+            };
             let record = Record::Source { number, uid, container, restarts, pod, label, last, same, is_read, lines };
             text += &(serde_json::to_string(&record).map_err(io::Error::other)? + "\n");
         }
-        text += &(serde_json::to_string(&Record::Base(self.lines)).map_err(io::Error::other)? + "\n");
-        fs::write(&new, &text)?;
+        text += &(serde_json::to_string(&Record::Base(self.sent.lines)).map_err(io::Error::other)? + "\n");
+        let mut file = BufWriter::new(File::create(&new)?);
+        file.write_all(text.as_bytes())?;
+        let mut bytes = text.len() as u64;
+        self.each_unsent(|text, record| {
+            // Sources and their ends stand above.
+            if matches!(record, Record::Line(..)) {
+                file.write_all(text.as_bytes())?;
+                bytes += text.len() as u64;
+            }
+            Ok(())
+        })?;
+        file.into_inner().map_err(io::IntoInnerError::into_error)?;
         fs::rename(&new, &self.path)?;
         self.file = OpenOptions::new().append(true).open(&self.path)?;
-        self.bytes = text.len() as u64;
-        self.sent = Sent { lines: self.lines, bytes: self.bytes };
+        self.bytes = bytes;
+        self.sent.bytes = text.len() as u64;
+        Ok(())
+    }
+
+    /// How many lines of each source wait.
+    fn waiting(&self) -> io::Result<BTreeMap<usize, Waiting>> {
+        let mut all: BTreeMap<usize, Waiting> = BTreeMap::new();
+        self.each_unsent(|_, record| {
+            if let Record::Line(number, time, _) = record
+                && let Some(source) = self.sources.get(number)
+            {
+                let waiting = all.entry(number).or_default();
+                waiting.lines += 1;
+                waiting.has_times |= time != source.last;
+            }
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    fn each_unsent(&self, mut each: impl FnMut(&str, Record) -> io::Result<()>) -> io::Result<()> {
+        let mut file = File::open(&self.path)?;
+        file.seek(SeekFrom::Start(self.sent.bytes))?;
+        let mut reader = BufReader::new(file.take(self.bytes - self.sent.bytes));
+        let mut text = String::new();
+        while reader.read_line(&mut text)? > 0 {
+            each(&text, serde_json::from_str(text.trim_end_matches('\n')).map_err(io::Error::other)?)?;
+            text.clear();
+        }
         Ok(())
     }
 
@@ -378,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_journal_begins_anew_once_all_is_sent() {
+    fn a_long_journal_begins_anew_and_goes_on_counting() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.jsonl");
         let mut journal = Journal::open(&path).unwrap();
@@ -391,12 +449,42 @@ mod tests {
             let next = batch(&mut journal, 3);
             journal.note_sent(&next).unwrap();
         }
-        assert!(fs::metadata(&path).unwrap().len() < 1000);
+        assert!(fs::metadata(&path).unwrap().len() < COMPACT_FROM / 2);
         journal.push(a, "t9", "after").unwrap();
         drop(journal);
         let mut journal = Journal::open(&path).unwrap();
         assert_eq!(journal.position(a).unwrap().same, 2);
         let next = batch(&mut journal, 10);
         assert_eq!(told(&next), [(10, vec!["t9 p after"])]);
+    }
+
+    #[test]
+    fn a_log_that_never_falls_silent_does_not_fill_the_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.jsonl");
+        let mut journal = Journal::open(&path).unwrap();
+        let (a, b) = (journal.source(&log("pa")).unwrap(), journal.source(&log("pb")).unwrap());
+        let long = "x".repeat(1 << 20);
+        journal.push(b, "t0", "first").unwrap();
+        for number in 0..40 {
+            journal.push(a, &format!("t{number}"), &long).unwrap();
+            journal.push(b, "t1", &format!("{number}")).unwrap();
+            // One line always waits.
+            let next = batch(&mut journal, 2);
+            journal.note_sent(&next).unwrap();
+            assert!(!journal.is_sent());
+        }
+        let c = journal.source(&log("pc")).unwrap();
+        journal.end(b).unwrap();
+        assert!(fs::metadata(&path).unwrap().len() < 2 * COMPACT_FROM);
+        // A crash comes before it was noted how much of the new file is sent.
+        journal.compact().unwrap();
+        drop(journal);
+        let mut journal = Journal::open(&path).unwrap();
+        assert_eq!(journal.source(&log("pc")).unwrap(), c);
+        let known: Vec<(&str, usize, bool)> =
+            journal.positions().iter().map(|source| (source.last.as_str(), source.same, source.is_read)).collect();
+        assert_eq!(known, [("t39", 1, false), ("t1", 40, true), ("", 0, false)]);
+        assert_eq!(told(&batch(&mut journal, 10)), [(40, vec!["t1 pb 39"])]);
     }
 }

@@ -41,7 +41,7 @@ pub struct Console {
     journal: Mutex<Journal>,
     /// Logs that somebody reads now.
     open: Mutex<BTreeSet<Run>>,
-    /// Something changed: a line came, was sent, a log ended, a pod changed.
+    /// Something changed: a line came, was sent, a log ended.
     changed: Notify,
     tasks: Mutex<JoinSet<()>>,
     /// The workload runs, so the run gives signs of life.
@@ -102,8 +102,6 @@ impl Consoles {
         let console = self.console(attempt)?;
         console.is_running.store(is_running, Ordering::Relaxed);
         console.read_new(attempt, runner);
-        // Readers look whether their pod has ended.
-        console.changed.notify_waiters();
         Ok(())
     }
 

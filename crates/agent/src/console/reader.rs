@@ -7,12 +7,14 @@ use futures::AsyncBufReadExt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use volley_plan::logs::sources::Source;
+use volley_plan::logs::sources::{self, Source};
 
 /// Longer lines are kept in pieces of this length.
 const LINE_BYTES_MAX: usize = 256 << 10;
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(5);
+/// At a log that has ended, whether its container has, each after `RETRY_MIN`.
+const LOOKS: u32 = 20;
 /// A log that the cluster refuses to open that often has gone with its pod. A cluster that does not answer is waited for.
 const REFUSALS_MAX: u32 = 20;
 
@@ -24,7 +26,8 @@ pub async fn read(console: Arc<Console>, runner: Arc<dyn Runner>, attempt: Attem
         // Whoever ended before the log was opened has nothing to add to it afterwards.
         let had_ended = !is_running(&*runner, &attempt, &source);
         let since = console.since(&source);
-        match runner.open(&attempt, &source, since.as_deref()).await {
+        let Some(present) = sources::reach(&source, &runner.sources(&attempt, &Default::default())) else { break };
+        match runner.open(&attempt, &present, since.as_deref()).await {
             Err(error) if error.is_gone() => break,
             Ok(log) => {
                 (refusals, delay) = (0, RETRY_MIN);
@@ -32,6 +35,13 @@ pub async fn read(console: Arc<Console>, runner: Arc<dyn Runner>, attempt: Attem
                     Ok(()) if had_ended => break,
                     Ok(()) => (),
                     Err(error) => tracing::debug!(pod = source.pod, %error, "a log was cut"),
+                }
+                // Mostly its container has ended, which is seen in a moment; until then the log may be the next run's.
+                for _ in 0..LOOKS {
+                    if !is_running(&*runner, &attempt, &source) {
+                        break;
+                    }
+                    tokio::time::sleep(RETRY_MIN).await;
                 }
             }
             Err(error) => {
@@ -41,10 +51,10 @@ pub async fn read(console: Arc<Console>, runner: Arc<dyn Runner>, attempt: Attem
                     break;
                 }
                 delay = (delay * 2).min(RETRY_MAX);
+                // Whatever other logs bring meanwhile, which would use up all tries at once.
+                tokio::time::sleep(delay).await;
             }
         }
-        // A change of the pod comes by itself; a cut is tried again.
-        let _ = tokio::time::timeout(delay, console.changed.notified()).await;
     }
     console.note_read(&source);
 }

@@ -40,6 +40,19 @@ pub struct Source {
     pub label: String,
 }
 
+/// How the log of a run is read now, its container having run on: of those that are there, `present` are the last.
+/// Nothing when it can no longer be read, because the one after it has ended, too.
+pub fn reach(source: &Source, present: &[Source]) -> Option<Source> {
+    let is_same =
+        |other: &&Source| (&other.run.pod_uid, &other.run.container) == (&source.run.pod_uid, &source.run.container);
+    let restarts = present.iter().filter(is_same).map(|other| other.run.restarts).max().unwrap_or(0);
+    match restarts.saturating_sub(source.run.restarts) {
+        0 => Some(source.clone()),
+        1 => Some(Source { is_previous: true, is_running: false, ..source.clone() }),
+        _ => None,
+    }
+}
+
 /// What was found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Found {
@@ -229,6 +242,18 @@ mod tests {
         assert_eq!(look(ended), []);
         assert_eq!(look(running(4)), [(4, false)]);
         assert_eq!(look(running(6)), [(5, true), (6, false)]);
+    }
+
+    #[test]
+    fn a_log_that_was_cut_goes_on_in_its_own_run_and_never_in_the_next() {
+        let present =
+            |restarts| find(&job(), &[pod("a", 0, running(restarts))], &Wanted::default(), &BTreeSet::new()).sources;
+        let first = present(0).remove(0);
+        assert_eq!(reach(&first, &present(0)), Some(first.clone()));
+        let last = reach(&first, &present(1)).unwrap();
+        assert_eq!((last.run.restarts, last.is_previous, last.is_running), (0, true, false));
+        assert_eq!(reach(&first, &present(2)), None);
+        assert_eq!(reach(&first, &[]), Some(first.clone()), "the pod may be gone, which the cluster will say");
     }
 
     #[test]
