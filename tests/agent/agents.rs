@@ -103,6 +103,20 @@ fn an_agent_that_was_killed_goes_on_where_it_was() {
     assert_eq!(launch.until_end(&waiting).end.as_deref(), Some("finished"));
 }
 
+#[test]
+fn an_idle_agent_that_said_goodbye_is_known_to_be_back() {
+    let world = world();
+    let launch = Launch::on(&world);
+    ledger(&launch);
+    allow_volumes(&launch, &["one"]);
+    let agent = Agent::start(&launch, "one");
+    launch.until_end(&launch.push("shared", "true"));
+    agent.interrupt();
+    assert_eq!(launch.statuses("shared"), ["KILLED"]);
+    let _agent = Agent::start(&launch, "one");
+    eventually("it is back", || (launch.statuses("shared") == ["POLLING"]).then_some(()));
+}
+
 // A-18, L-4
 #[test]
 fn two_agents_of_one_queue_never_share_an_item() {

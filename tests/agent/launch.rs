@@ -86,11 +86,20 @@ impl<'a> Launch<'a> {
         answer["pushToRunQueueByName"]["runQueueItemId"].as_str().unwrap().to_owned()
     }
 
-    /// The agents of a queue, each with the queues that it was told.
-    pub fn agents(&self, queue: &str) -> Vec<Vec<String>> {
+    fn agents_of(&self, queue: &str) -> Vec<Value> {
         let queues = self.runtime.block_on(self.client.queues_with_agents(&self.entity)).unwrap();
         let found = queues.iter().find(|known| known["name"] == queue);
-        let agents = found.and_then(|queue| queue["launchAgents"].as_array()).cloned().unwrap_or_default();
+        found.and_then(|queue| queue["launchAgents"].as_array()).cloned().unwrap_or_default()
+    }
+
+    /// How the agents of a queue stand.
+    pub fn statuses(&self, queue: &str) -> Vec<Value> {
+        self.agents_of(queue).into_iter().map(|mut agent| agent["agentStatus"].take()).collect()
+    }
+
+    /// The agents of a queue, each with the queues that it was told.
+    pub fn agents(&self, queue: &str) -> Vec<Vec<String>> {
+        let agents = self.agents_of(queue);
         let told = |agent: &Value| -> Value { serde_json::from_str(agent["agentConfig"].as_str().unwrap()).unwrap() };
         agents.iter().map(|agent| serde_json::from_value(told(agent)["queues"].clone()).unwrap()).collect()
     }

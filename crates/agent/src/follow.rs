@@ -118,9 +118,10 @@ impl Shell {
         let held = self.table.held().len();
         self.health.set_held(held);
         let status = if held > 0 { "RUNNING" } else { "POLLING" };
-        let is_news = std::mem::replace(&mut *self.status.lock(), status) != status;
+        let is_news = *self.status.lock() != status;
         if is_news {
             self.bench.client.report_agent(&self.agent, status).await?;
+            *self.status.lock() = status;
         }
         Ok(self.bench.client.agent_is_told_to_stop(&self.agent).await?)
     }

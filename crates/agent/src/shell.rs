@@ -69,7 +69,7 @@ pub struct Shell {
     /// There may be something to take, or room for it.
     pub taking: Notify,
     pub health: Arc<Health>,
-    /// What the server was told last of the agent itself.
+    /// What the server was told last of the agent itself; nothing at first, as it may still have its last goodbye.
     pub status: Mutex<&'static str>,
     /// Nobody else uses it while this lives.
     pub _folder: Folder,
