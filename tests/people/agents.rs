@@ -335,6 +335,38 @@ fn only_what_an_agent_left_alone_is_taken_over() {
 }
 
 #[test]
+fn what_runs_on_a_cluster_is_taken_over_by_agents_of_that_cluster_only() {
+    for mut desk in ENGINES.map(Desk::new) {
+        let id = desk.push(1);
+        let lease = text(&desk.take(1)[0]["lease"]);
+        let run = json!({ "project": "p", "name": "r1" });
+        assert!(desk.tell(&lease, "acknowledge", json!({ "run": run, "agent": desk.agent, "site": "a" })));
+        let first = std::mem::take(&mut desk.agent);
+        desk.agent = desk.new_agent();
+        let list = format!("GET /api/v1/agents/{}/items", desk.agent);
+        assert_eq!(desk.rest(&list, json!({})), json!([]), "what another agent has is none of its business");
+        desk.graphql(&format!(
+            r#"mutation {{ updateLaunchAgent(input: {{launchAgentId: "{first}", agentStatus: "KILLED"}}) {{ success }} }}"#
+        ));
+        let listed = desk.rest(&list, json!({}));
+        assert_eq!((&listed[0]["is_orphaned"], &listed[0]["site"]), (&json!(true), &json!("a")));
+        let adopt = format!("POST /api/v1/items/{lease}/adopt");
+        for site in [json!("b"), json!(null)] {
+            let body = json!({ "agent": desk.agent, "site": site }).to_string();
+            let refused = send(&desk.world.running, &desk.world.olga, &adopt.replace('=', "%3D"), &body);
+            assert_eq!(refused.status, 409, "{}", refused.body);
+        }
+        let adopted = desk.rest(&adopt, json!({ "agent": desk.agent, "site": "a" }));
+        assert_eq!((&adopted["is_mine"], &adopted["site"]), (&json!(true), &json!("a")));
+        // Preempted, it may go on anywhere.
+        let lease = text(&adopted["lease"]);
+        assert!(desk.tell(&lease, "requeue", json!({ "attempt": 1 })));
+        assert_eq!((&desk.take(1)[0]["id"], &desk.item(&id)["attempt"]), (&json!(id), &json!(2)));
+        assert_eq!(desk.rest(&list, json!({}))[0]["site"], json!(null));
+    }
+}
+
+#[test]
 fn a_stop_ends_what_waits_and_asks_for_the_end_of_the_rest() {
     for desk in ENGINES.map(Desk::new) {
         let waiting = desk.push(1);

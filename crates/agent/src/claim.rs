@@ -21,6 +21,9 @@ pub const STOPPING: &str = "stopping";
 /// Whoever finds it begins nothing.
 pub const BEGUN: &str = "begun";
 
+/// The name of all folders together.
+const SITE: &str = "site";
+
 /// All folders.
 #[derive(Debug, Clone)]
 pub struct Claims {
@@ -31,6 +34,13 @@ impl Claims {
     pub fn new(folder: &Path) -> io::Result<Claims> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         Ok(Claims { folder: folder.to_owned() })
+    }
+
+    /// By which this machine's folders are known to be the same ones; made up once.
+    pub fn site(&self) -> io::Result<String> {
+        let here = Claim::at(&self.folder);
+        here.write_first(SITE, &fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim())?;
+        here.read(SITE).ok_or_else(|| io::Error::other("the name of the folder of launches cannot be read"))
     }
 
     pub fn of(&self, attempt: &Attempt) -> Claim {
@@ -150,5 +160,15 @@ mod tests {
         claim.remove().unwrap();
         claim.remove().unwrap();
         assert!(claims.all().is_empty());
+    }
+
+    #[test]
+    fn folders_keep_the_name_that_they_were_given_first() {
+        let root = tempfile::tempdir().unwrap();
+        let (a, b) = (Claims::new(&root.path().join("a")).unwrap(), Claims::new(&root.path().join("b")).unwrap());
+        let name = a.site().unwrap();
+        assert_eq!(Claims::new(&root.path().join("a")).unwrap().site().unwrap(), name);
+        assert_ne!(b.site().unwrap(), name);
+        assert!(a.all().is_empty());
     }
 }

@@ -112,7 +112,19 @@ impl Shell {
             self.table.get(&item.key()).is_some() || is_held || (!item.is_open() && is_left(&item.key()))
         };
         let items = items.into_iter().filter(is_ours).collect();
-        for key in self.table.take_list(items, asked) {
+        let listed = self.table.take_list(items, asked);
+        for item in listed.missing {
+            match self.desk.whereabouts(&item).await {
+                Ok(Some(whereabouts)) => self.table.find_out(&item.key(), asked, whereabouts),
+                Ok(None) => (),
+                // The next round asks again.
+                Err(error) => {
+                    tracing::debug!(item = item.id, %error, "what became of an item is not known yet");
+                    break;
+                }
+            }
+        }
+        for key in listed.keys {
             self.wake(&key);
         }
         let held = self.table.held().len();

@@ -27,6 +27,9 @@ pub struct Item {
     pub is_mine: bool,
     #[serde(default)]
     pub is_orphaned: bool,
+    /// The cluster or machine that it was begun on.
+    #[serde(default)]
+    pub site: Option<String>,
     pub attempt: u32,
     #[serde(default)]
     pub is_stop_asked: bool,
@@ -75,10 +78,30 @@ impl Item {
         (self.standing, self.is_over) = (Standing::Ended, true);
     }
 
+    /// What the server's word on this item alone means, which its list lacks. One who may not serve its queue any more is
+    /// told no lease; then nothing is known, and what runs goes on.
+    pub fn whereabouts(&self, told: &Item) -> Option<Whereabouts> {
+        match told.standing {
+            Standing::Ended => Some(Whereabouts::Over),
+            Standing::Pending | Standing::Leased | Standing::Claimed => {
+                (!told.lease.is_empty() && told.lease != self.lease).then_some(Whereabouts::Elsewhere)
+            }
+        }
+    }
+
     /// Runs a sweep's scheduler, which is counted by itself.
     pub fn is_scheduler(&self) -> bool {
         is_scheduler(&self.spec)
     }
+}
+
+/// What became of an item that this agent had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// It has ended, or was deleted.
+    Over,
+    /// Another agent has it.
+    Elsewhere,
 }
 
 /// What the server was told of an item beside its states.
@@ -105,6 +128,8 @@ pub struct Entry {
 #[derive(Default)]
 struct State {
     entries: BTreeMap<String, Entry>,
+    /// When those were removed that a list which is under way may still have.
+    removed: BTreeMap<String, u64>,
     clock: u64,
 }
 
@@ -145,8 +170,13 @@ impl Table {
         }
     }
 
-    pub fn remove(&self, key: &str) -> Option<Entry> {
-        self.state.lock().entries.remove(key)
+    pub fn remove(&self, key: &str) {
+        let mut state = self.state.lock();
+        state.clock += 1;
+        let now = state.clock;
+        if state.entries.remove(key).is_some() {
+            state.removed.insert(key.to_owned(), now);
+        }
     }
 
     /// Before the server is asked for all items.
@@ -154,29 +184,43 @@ impl Table {
         self.state.lock().clock
     }
 
-    /// Takes a list in that was asked for at `asked`. Those that it lacks have ended, or were deleted.
-    pub fn take_list(&self, items: Vec<Item>, asked: u64) -> Vec<String> {
+    /// Takes a list in that was asked for at `asked`. What became of those that it lacks is to be asked for.
+    pub fn take_list(&self, items: Vec<Item>, asked: u64) -> Listed {
         let mut listed = BTreeMap::new();
         for item in items {
             listed.insert(item.key(), item);
         }
         let mut state = self.state.lock();
-        let mut keys: Vec<String> = Vec::new();
+        state.removed.retain(|_, removed| *removed > asked);
+        let (mut keys, mut missing) = (Vec::new(), Vec::new());
         for (key, entry) in state.entries.iter_mut().filter(|(_, entry)| entry.touched <= asked) {
             match listed.remove(key) {
                 Some(item) if item.attempt == entry.item.attempt => entry.item = item,
                 Some(item) => *entry = Entry::new(item),
-                None => entry.item.be_over(),
+                None if entry.item.standing == Standing::Ended => entry.item.be_over(),
+                // Its own agent, or another, has taken it up again.
+                None if entry.item.is_open() && !entry.item.is_mine => entry.item.is_orphaned = false,
+                None => missing.push(entry.item.clone()),
             }
             keys.push(key.clone());
         }
         for (key, item) in listed {
-            if !state.entries.contains_key(&key) {
+            if !state.entries.contains_key(&key) && !state.removed.contains_key(&key) {
                 state.entries.insert(key.clone(), Entry::new(item));
                 keys.push(key);
             }
         }
-        keys
+        Listed { keys, missing }
+    }
+
+    /// What became of an item that a list lacked, unless something was done with it since.
+    pub fn find_out(&self, key: &str, asked: u64, whereabouts: Whereabouts) {
+        let mut state = self.state.lock();
+        let Some(entry) = state.entries.get_mut(key).filter(|entry| entry.touched <= asked) else { return };
+        match whereabouts {
+            Whereabouts::Over => entry.item.be_over(),
+            Whereabouts::Elsewhere => (entry.item.is_mine, entry.item.is_orphaned) = (false, false),
+        }
     }
 
     /// Items that this agent holds: launches, and sweeps' schedulers.
@@ -185,6 +229,14 @@ impl Table {
         let own = state.entries.values().filter(|entry| entry.item.is_mine && entry.item.is_open());
         own.map(|entry| entry.item.clone()).collect()
     }
+}
+
+/// What a list brought.
+pub struct Listed {
+    /// To be looked at.
+    pub keys: Vec<String>,
+    /// It lacks these, which may have ended, or be another agent's, or not be shown any more.
+    pub missing: Vec<Item>,
 }
 
 impl Entry {
@@ -206,6 +258,7 @@ mod tests {
             standing,
             is_mine: true,
             is_orphaned: false,
+            site: None,
             attempt: 1,
             is_stop_asked: false,
             is_over: false,
@@ -225,12 +278,38 @@ mod tests {
         table.change(&a, |entry| entry.item.standing = Standing::Claimed);
         let fresh = table.put(item("c", Standing::Leased));
         // The list was made before: it knows nothing of the claim, of `c`, nor of `b`, which was deleted.
-        table.take_list(vec![item("a", Standing::Leased), item("d", Standing::Claimed)], asked);
+        let listed = table.take_list(vec![item("a", Standing::Leased), item("d", Standing::Claimed)], asked);
+        assert_eq!(listed.missing.iter().map(|item| item.id.as_str()).collect::<Vec<_>>(), ["b"]);
+        assert!(table.get(&b).unwrap().item.is_open(), "absence alone ends nothing");
+        table.find_out(&b, asked, Whereabouts::Over);
+        table.find_out(&a, asked, Whereabouts::Over);
         assert_eq!(table.get(&a).unwrap().item.standing, Standing::Claimed);
         assert_eq!(table.get(&fresh).unwrap().item.standing, Standing::Leased);
         let gone = table.get(&b).unwrap().item;
         assert!(gone.standing == Standing::Ended && gone.is_over);
         assert_eq!(table.held().len(), 3);
+    }
+
+    #[test]
+    fn what_was_settled_while_a_list_was_asked_for_does_not_come_back() {
+        let table = Table::default();
+        let key = table.put(item("a", Standing::Claimed));
+        let asked = table.now();
+        table.remove(&key);
+        assert!(table.take_list(vec![item("a", Standing::Claimed)], asked).keys.is_empty());
+        // A list that was asked for afterwards knows better.
+        let asked = table.now();
+        assert_eq!(table.take_list(vec![item("a", Standing::Claimed)], asked).keys, [key]);
+    }
+
+    #[test]
+    fn an_item_that_is_not_listed_is_let_go_only_by_the_servers_word() {
+        let mine = Item { lease: "a:1".to_owned(), ..item("a", Standing::Claimed) };
+        let told = |lease: &str, standing| Item { lease: lease.to_owned(), ..item("a", standing) };
+        assert_eq!(mine.whereabouts(&told("", Standing::Claimed)), None, "the agent lost its right on the queue");
+        assert_eq!(mine.whereabouts(&told("a:1", Standing::Claimed)), None);
+        assert_eq!(mine.whereabouts(&told("a:2", Standing::Claimed)), Some(Whereabouts::Elsewhere));
+        assert_eq!(mine.whereabouts(&told("", Standing::Ended)), Some(Whereabouts::Over));
     }
 
     // L-27

@@ -86,6 +86,9 @@ pub trait Runner: Send + Sync {
     /// Returns when everything that there is of this attempt's kind has been seen once.
     fn ready<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Done>;
 
+    /// The cluster or the machine that this attempt runs on, by a name that all agents there know it by.
+    fn site<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<Option<String>, Failure>>;
+
     fn observe(&self, attempt: &Attempt, tails: Tails<'_>) -> Sight;
 
     /// Does a deed that is not the server's.

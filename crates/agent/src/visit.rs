@@ -12,6 +12,7 @@ use std::time::Duration;
 use volley_plan::agent::life::{self, Deed, Image, Seen, Stage, Standing};
 use volley_plan::agent::state::State;
 use volley_plan::launch::Submission;
+use volley_plan::queue::item::is_in_reach;
 
 /// A look that is followed by another at once: each does at least one deed, and a life has fewer than these.
 const ROUNDS_MAX: usize = 12;
@@ -31,12 +32,13 @@ impl Shell {
                 return Ok(None);
             }
             if item.is_open() && !item.is_mine {
-                match self.desk.adopt(item).await {
-                    Ok(adopted) => {
+                match self.take_over(key, &entry).await {
+                    Ok(Some(adopted)) => {
                         tracing::info!(item = item.id, "adopted from an agent that is gone");
                         self.table.put(adopted);
                         continue;
                     }
+                    Ok(None) => return Ok(None),
                     Err(Failure::Lost) => {
                         self.lose(key);
                         return Ok(None);
@@ -57,6 +59,26 @@ impl Shell {
             }
         }
         Ok(Some(Duration::from_millis(1)))
+    }
+
+    /// Takes over an item whose agent is gone, if it runs where this agent would see it.
+    async fn take_over(&self, key: &str, entry: &Entry) -> Result<Option<Item>, Failure> {
+        let site = match self.site(&self.attempt(key, entry).await?).await {
+            Err(Failure::Refused(_)) => None,
+            site => site?,
+        };
+        match is_in_reach(entry.item.site.as_deref(), site.as_deref()) {
+            true => self.desk.adopt(&entry.item, site.as_deref()).await.map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// The cluster or the machine that an attempt runs on, where it has a name.
+    async fn site(&self, attempt: &Attempt) -> Result<Option<String>, Failure> {
+        match self.runner(attempt) {
+            Some(runner) => runner.site(attempt).await,
+            None => Ok(None),
+        }
     }
 
     /// The item is another agent's. What of it was begun here is ended when the item has its end.
@@ -195,11 +217,10 @@ impl Shell {
             }
             Deed::Submit => {
                 let Some(runner) = runner else { return Ok(()) };
-                let submitted = async {
-                    let credential = Some(self.desk.credential(item, &self.bench.key).await?);
-                    runner.act(&Attempt { credential, ..attempt.clone() }, deed).await
-                };
-                let (begun, submitted) = tokio::join!(self.begin_run(attempt), submitted);
+                // Whoever has lost the item is told so here, before its run is set back to its beginning.
+                let credential = Some(self.desk.credential(item, &self.bench.key).await?);
+                let armed = Attempt { credential, ..attempt.clone() };
+                let (begun, submitted) = tokio::join!(self.begin_run(attempt), runner.act(&armed, deed));
                 begun?;
                 submitted
             }
@@ -245,7 +266,8 @@ impl Shell {
 
     async fn acknowledge(&self, attempt: &Attempt) -> Result<(), Failure> {
         let run = attempt.prepared.run.clone();
-        self.desk.acknowledge(&attempt.item, &run).await?;
+        let site = self.site(attempt).await?;
+        self.desk.acknowledge(&attempt.item, &run, site.as_deref()).await?;
         self.table.change(&attempt.key, |entry| {
             entry.item.standing = Standing::Claimed;
             entry.item.run = Some(run);

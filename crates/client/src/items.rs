@@ -27,6 +27,8 @@ pub struct Item {
     pub attempt: u32,
     pub is_mine: bool,
     pub is_orphaned: bool,
+    /// The cluster or machine that it was begun on, for agents.
+    pub site: Option<String>,
     pub stop_asked: bool,
     pub stop_by: Option<String>,
     /// As it was pushed.
@@ -97,6 +99,13 @@ pub struct Keeper {
     pub silent_s: i64,
 }
 
+/// Who answers for an item, and on which cluster or machine it runs, where that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct By<'a> {
+    pub agent: &'a str,
+    pub site: Option<&'a str>,
+}
+
 /// How an item's work ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct End<'a> {
@@ -164,8 +173,8 @@ impl Client {
     }
 
     /// Starts on an item under a run's name, which is made; whether it is still this agent's.
-    pub async fn acknowledge_item(&self, lease: &str, agent: &str, project: Option<&str>, run: &str) -> Result<bool> {
-        let body = json!({ "run": { "project": project, "name": run }, "agent": agent });
+    pub async fn acknowledge_item(&self, lease: &str, by: By<'_>, project: Option<&str>, run: &str) -> Result<bool> {
+        let body = json!({ "run": { "project": project, "name": run }, "agent": by.agent, "site": by.site });
         self.answer(lease, "acknowledge", &body).await
     }
 
@@ -175,8 +184,8 @@ impl Client {
     }
 
     /// Takes over an orphaned item; nothing if somebody else did, or its agent came back.
-    pub async fn adopt(&self, lease: &str, agent: &str) -> Result<Option<Item>> {
-        match self.post(&path(lease, "/adopt"), &json!({ "agent": agent })).await {
+    pub async fn adopt(&self, lease: &str, by: By<'_>) -> Result<Option<Item>> {
+        match self.post(&path(lease, "/adopt"), &json!({ "agent": by.agent, "site": by.site })).await {
             Ok(told) => self.read(told).map(Some),
             Err(crate::Error::Refused { status, .. }) if status.as_u16() == 409 => Ok(None),
             Err(error) => Err(error),

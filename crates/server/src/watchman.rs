@@ -83,7 +83,9 @@ async fn end_silent_runs(shared: &Shared, since: Timestamp, now: Timestamp) -> R
 
 async fn give_up_items(shared: &Shared, since: Timestamp, now: Timestamp) -> Result<()> {
     for seen in items::left_alone(&shared.database, now - AGENT_SILENCE_MAX, BATCH).await? {
-        let has_heirs = agent::store::is_queue_served(&shared.database, seen.queue_id, now).await?;
+        // An agent of the item's own cluster would have taken it over long ago; others cannot.
+        let is_bound = seen.site.is_some();
+        let has_heirs = !is_bound && agent::store::is_queue_served(&shared.database, seen.queue_id, now).await?;
         let mut write = shared.database.write().await?;
         let Some(item) = items::lock(&mut write, seen.id).await? else {
             continue;
@@ -102,7 +104,8 @@ async fn give_up_items(shared: &Shared, since: Timestamp, now: Timestamp) -> Res
         let message = match item.keeper {
             Keeper::Run => format!("the agent has not been heard of for {silence} minutes, and no run appeared"),
             Keeper::Agent => {
-                format!("the agent has not been heard of for {silence} minutes, and no other serves the queue")
+                let other = if is_bound { "took it over" } else { "serves the queue" };
+                format!("the agent has not been heard of for {silence} minutes, and no other {other}")
             }
         };
         items::set_error(&mut write, item.id, &Report { message, stage: "agent".to_owned(), file_paths: Vec::new() })

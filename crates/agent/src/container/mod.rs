@@ -267,6 +267,10 @@ impl Runner for ContainerRunner {
         })
     }
 
+    fn site<'a>(&'a self, _: &'a Attempt) -> BoxFuture<'a, Result<Option<String>, Failure>> {
+        Box::pin(async { Ok(Some(self.claims.site()?)) })
+    }
+
     fn observe(&self, attempt: &Attempt, tails: Tails<'_>) -> Sight {
         let (claim, container) = (self.claims.of(attempt), self.container(attempt));
         let all = self.engine.get().map(|view| view.of(&attempt.key)).unwrap_or_default();

@@ -5,7 +5,7 @@
 mod ours;
 mod theirs;
 
-use crate::item::{Item, Told};
+use crate::item::{Item, Told, Whereabouts};
 use crate::runner::Failure;
 use ours::Ours;
 use serde_json::Value;
@@ -72,9 +72,10 @@ impl Desk {
         }
     }
 
-    pub async fn acknowledge(&self, item: &Item, run: &Run) -> Result<(), Failure> {
+    /// `site` is the cluster or the machine that it will run on.
+    pub async fn acknowledge(&self, item: &Item, run: &Run, site: Option<&str>) -> Result<(), Failure> {
         match self {
-            Desk::Ours(desk) => desk.acknowledge(item, run).await,
+            Desk::Ours(desk) => desk.acknowledge(item, run, site).await,
             Desk::Theirs(desk) => desk.acknowledge(item, run).await,
         }
     }
@@ -100,10 +101,19 @@ impl Desk {
         }
     }
 
-    pub async fn adopt(&self, item: &Item) -> Result<Item, Failure> {
+    pub async fn adopt(&self, item: &Item, site: Option<&str>) -> Result<Item, Failure> {
         match self {
-            Desk::Ours(desk) => desk.adopt(item).await,
+            Desk::Ours(desk) => desk.adopt(item, site).await,
             Desk::Theirs(_) => Err(Failure::Lost),
+        }
+    }
+
+    /// What became of an item that the list lacks; nothing where the server does not say, as to one who lost a right.
+    pub async fn whereabouts(&self, item: &Item) -> Result<Option<Whereabouts>, Failure> {
+        match self {
+            Desk::Ours(desk) => desk.whereabouts(item).await,
+            // What is listed is what is kept in files.
+            Desk::Theirs(_) => Ok(Some(Whereabouts::Over)),
         }
     }
 

@@ -2,10 +2,10 @@
 
 use super::{End, guarded, stage};
 use crate::attempt::values;
-use crate::item::{Item, Told};
+use crate::item::{Item, Told, Whereabouts};
 use crate::runner::Failure;
 use serde_json::{Value, json};
-use volley_client::items::{self, Run};
+use volley_client::items::{self, By, Run};
 use volley_client::{Client, Error};
 use volley_plan::agent::life::Standing;
 use volley_plan::launch::order::config_of;
@@ -30,8 +30,9 @@ impl Ours {
         Ok(self.client.take(&self.agent, queue, limit).await?.into_iter().map(read).collect())
     }
 
-    pub async fn acknowledge(&self, item: &Item, run: &Run) -> Result<(), Failure> {
-        let answer = self.client.acknowledge_item(&item.lease, &self.agent, Some(&run.project), &run.name).await;
+    pub async fn acknowledge(&self, item: &Item, run: &Run, site: Option<&str>) -> Result<(), Failure> {
+        let by = By { agent: &self.agent, site };
+        let answer = self.client.acknowledge_item(&item.lease, by, Some(&run.project), &run.name).await;
         match answer {
             // Such as a project that the submitter may not log to: the item fails by it.
             Err(Error::Refused { status, message, .. }) if matches!(status.as_u16(), 400 | 403 | 404) => {
@@ -49,9 +50,22 @@ impl Ours {
         held(self.client.release(&item.lease).await)
     }
 
-    pub async fn adopt(&self, item: &Item) -> Result<Item, Failure> {
-        let adopted = self.client.adopt(&item.lease, &self.agent).await.map_err(guarded)?;
+    pub async fn adopt(&self, item: &Item, site: Option<&str>) -> Result<Item, Failure> {
+        let by = By { agent: &self.agent, site };
+        let adopted = self.client.adopt(&item.lease, by).await.map_err(guarded)?;
         adopted.map(read).ok_or(Failure::Lost)
+    }
+
+    pub async fn whereabouts(&self, item: &Item) -> Result<Option<Whereabouts>, Failure> {
+        match self.client.item(&item.id).await {
+            Ok(told) => Ok(item.whereabouts(&read(told))),
+            Err(error) if error.is_missing() => Ok(Some(Whereabouts::Over)),
+            Err(error) if error.is_passing() => Err(error.into()),
+            Err(error) => {
+                tracing::debug!(item = item.id, %error, "the server does not say what became of an item");
+                Ok(None)
+            }
+        }
     }
 
     pub async fn requeue(&self, item: &Item, reason: &str) -> Result<(), Failure> {
@@ -110,6 +124,7 @@ fn read(item: items::Item) -> Item {
         standing,
         is_mine: item.is_mine,
         is_orphaned: item.is_orphaned,
+        site: item.site,
         attempt: item.attempt.max(1),
         is_stop_asked: item.stop_asked,
         is_over: item.end.as_deref() == Some("stopped"),

@@ -105,6 +105,7 @@ impl Theirs {
             standing: Standing::Leased,
             is_mine: true,
             is_orphaned: false,
+            site: None,
             attempt: resumes + 1,
             is_stop_asked: false,
             is_over: false,

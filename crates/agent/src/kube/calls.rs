@@ -40,6 +40,13 @@ impl Kind {
     }
 }
 
+/// The keys that sign a cluster's tokens, as one name.
+pub fn signer(keys: &Value) -> Option<String> {
+    let mut names: Vec<&str> = keys["keys"].as_array()?.iter().filter_map(|key| key["kid"].as_str()).collect();
+    names.sort_unstable();
+    (!names.is_empty()).then(|| names.join(" "))
+}
+
 /// The HTTP status of a refusal; 0 when no answer came.
 pub fn code(error: &Error) -> u16 {
     match error {
@@ -127,4 +134,18 @@ pub async fn delete_all(client: &Client, kind: &Kind, namespace: &str, selector:
 pub fn place(object: &Value) -> (&str, &str) {
     let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
     (text("namespace"), text("name"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_is_known_by_its_keys_in_whatever_order_they_come() {
+        let keys =
+            |names: &[&str]| json!({ "keys": names.iter().map(|name| json!({ "kid": name })).collect::<Vec<_>>() });
+        assert_eq!(signer(&keys(&["b", "a"])), signer(&keys(&["a", "b"])));
+        assert_ne!(signer(&keys(&["a"])), signer(&keys(&["b"])));
+        assert_eq!((signer(&keys(&[])), signer(&Value::Null)), (None, None));
+    }
 }

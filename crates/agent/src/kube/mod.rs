@@ -17,7 +17,7 @@ use kube::{Client, Config, discovery};
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use tokio::sync::watch as channel;
 use tokio::task::AbortHandle;
 use view::{Row, View};
@@ -44,6 +44,7 @@ pub struct Terms {
 /// One cluster.
 pub struct Cluster {
     client: Client,
+    name: OnceLock<String>,
     view: View,
     wake: Wake,
     namespace: Option<String>,
@@ -73,6 +74,7 @@ impl Cluster {
     pub fn new(client: Client, terms: &Terms) -> Arc<Cluster> {
         let cluster = Arc::new(Cluster {
             client,
+            name: OnceLock::new(),
             view: View::default(),
             wake: terms.wake.clone(),
             namespace: terms.namespace.clone(),
@@ -136,6 +138,30 @@ impl Cluster {
         Ok(Kind { resource, is_namespaced })
     }
 
+    /// The same for every agent of a cluster, however each calls it; nothing for one who may read neither name.
+    async fn name(&self) -> Result<Option<String>, Failure> {
+        if let Some(name) = self.name.get() {
+            return Ok(Some(name.clone()));
+        }
+        let name = match self.told("/api/v1/namespaces/kube-system").await? {
+            Some(namespace) => Some(text(&namespace, "metadata.uid").to_owned()).filter(|uid| !uid.is_empty()),
+            // Every account of a pod may read which keys sign its tokens, and no two clusters have the same.
+            None => self.told("/openid/v1/jwks").await?.as_ref().and_then(calls::signer),
+        };
+        Ok(name.map(|name| self.name.get_or_init(|| name).clone()))
+    }
+
+    /// What there is at a path, or null; nothing to one who may not read it.
+    async fn told(&self, path: &str) -> Result<Option<Value>, Failure> {
+        let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+        match self.client.request(request).await {
+            Ok(told) => Ok(Some(told)),
+            Err(error) if calls::code(&error) == 404 => Ok(Some(Value::Null)),
+            Err(error) if calls::code(&error) == 403 => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Forgets the watches, which refer to the cluster.
     pub fn close(&self) {
         self.kinds.lock().clear();
@@ -180,6 +206,11 @@ impl KubeRunner {
     /// The agent's own cluster, where it has one.
     pub fn own_client(&self) -> Option<Client> {
         self.own.as_ref().map(|cluster| cluster.client.clone())
+    }
+
+    /// What that cluster is called.
+    pub async fn own_name(&self) -> Option<String> {
+        self.own.as_ref()?.name().await.ok().flatten()
     }
 
     /// Whether something of this item is there.
@@ -231,6 +262,10 @@ impl Runner for KubeRunner {
             }
             Ok(())
         })
+    }
+
+    fn site<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Result<Option<String>, Failure>> {
+        Box::pin(async move { self.cluster(attempt.manifests()?).await?.name().await })
     }
 
     fn observe(&self, attempt: &Attempt, tails: Tails<'_>) -> Sight {

@@ -266,6 +266,10 @@ impl Runner for ProcessRunner {
         Box::pin(async move { self.claims.check(attempt) })
     }
 
+    fn site<'a>(&'a self, _: &'a Attempt) -> BoxFuture<'a, Result<Option<String>, Failure>> {
+        Box::pin(async { Ok(Some(self.claims.site()?)) })
+    }
+
     fn observe(&self, attempt: &Attempt, tails: Tails<'_>) -> Sight {
         let older = self.claims.older(attempt);
         let claim = self.claims.of(attempt);

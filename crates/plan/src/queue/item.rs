@@ -213,6 +213,12 @@ pub fn release(item: &Item, lease: i64) -> Answer {
     }
 }
 
+/// Whether an agent that runs work at `heir` can see what was begun at `site`: elsewhere it would begin it a second time.
+/// What was begun without saying where may be anywhere.
+pub fn is_in_reach(site: Option<&str>, heir: Option<&str>) -> bool {
+    site.is_none() || site == heir
+}
+
 /// Another agent takes over an item whose own is gone. The next lease keeps the old agent from speaking for it.
 pub fn adopt(item: &Item, lease: i64, is_orphaned: bool) -> Answer {
     let is_started = matches!(item.state, State::Claimed | State::Running);

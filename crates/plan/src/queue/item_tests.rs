@@ -123,6 +123,8 @@ fn an_item_is_taken_over_only_from_an_agent_that_is_gone() {
     assert!(!is_orphaned(State::Leased, at(0), at(61)), "a lease runs out by itself");
     let item = claimed();
     assert_eq!(adopt(&item, 1, false), Answer::Refused);
+    assert!(is_in_reach(None, None) && is_in_reach(None, Some("a")) && is_in_reach(Some("a"), Some("a")));
+    assert!(!is_in_reach(Some("a"), Some("b")) && !is_in_reach(Some("a"), None), "it would be begun a second time");
     let adopted = done(adopt(&item, 1, true));
     assert_eq!((adopted.state, adopted.lease, adopted.run_name.as_deref()), (State::Claimed, 2, Some("a")));
     for stale in [adopt(&adopted, 1, true), end(&adopted, 1, End::Finished), requeue(&adopted, 1, 0)] {

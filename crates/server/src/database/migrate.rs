@@ -18,6 +18,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/tokens.sql"),
     include_str!("migrations/search.sql"),
     include_str!("migrations/indexes.sql"),
+    include_str!("migrations/site.sql"),
 ];
 
 /// Held while migrating, so that two replicas that start together do not do it twice. Any number will do.

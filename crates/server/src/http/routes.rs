@@ -257,11 +257,11 @@ fn agents() -> Vec<Route> {
             "Start on an item, under a run's name",
             serve::acknowledge,
         )
-        .body("run: object, agent: string?"),
+        .body("run: object, agent: string?, site: string?"),
         route(Post, "/api/v1/items/{item}/token", Known, "Make a credential for an item's run", serve::token),
         route(Post, "/api/v1/items/{item}/release", Known, "Give back what did not fit", serve::release),
         route(Post, "/api/v1/items/{item}/adopt", Known, "Take over from an agent that is gone", serve::adopt)
-            .body("agent: string"),
+            .body("agent: string, site: string?"),
         route(Post, "/api/v1/items/{item}/requeue", Known, "Put back what was preempted", serve::requeue)
             .body("attempt: integer, reason: string?"),
         route(Post, "/api/v1/items/{item}/end", Known, "End an item and its run", serve::end)

@@ -8,7 +8,7 @@ use crate::ids;
 use crate::run::Run;
 use jiff::Timestamp;
 use serde_json::Value;
-use volley_plan::queue::item::{self, Answer, Keeper, LEASE, State};
+use volley_plan::queue::item::{self, Answer, Keeper, LEASE, ORPHANED_AFTER, State};
 use volley_plan::queue::spec::{Prior, Resolved};
 use volley_plan::run::state::State as RunState;
 
@@ -43,6 +43,10 @@ pub struct Item {
     pub has_own_args: bool,
     pub keeper: Keeper,
     pub agent_id: Option<i64>,
+    /// Where its work was begun, if its agent said so.
+    pub site: Option<String>,
+    /// Who registered its agent.
+    pub agent_user: Option<i64>,
     /// The agent's name and when it was last heard of; one that said that it ends is not heard of since.
     pub agent: Option<(String, i64)>,
     pub run_id: Option<i64>,
@@ -64,13 +68,13 @@ pub struct Report {
     pub file_paths: Vec<String>,
 }
 
-/// What one agent may be told of at once; far more than one agent can run.
+/// What is read at once of what agents have in hand.
 const HELD_MAX: usize = 10_000;
 /// As many of those that wait as an agent can take at once.
 const WAITING_TOLD_MAX: usize = 64;
 
 const ITEMS: &str = "SELECT i.*, p.entity_id, CASE q.access WHEN 'USER' THEN -q.id ELSE p.entity_id END AS audience, \
-     (SELECT w.username FROM users w WHERE w.id = i.user_id) AS author, a.name AS agent_name, \
+     (SELECT w.username FROM users w WHERE w.id = i.user_id) AS author, a.name AS agent_name, a.user_id AS agent_user, \
      CASE a.status WHEN 'KILLED' THEN 0 ELSE a.heartbeat_at END AS heard, e.name AS run_entity, h.name AS run_project \
      FROM items i JOIN queues q ON q.id = i.queue_id JOIN projects p ON p.id = q.project_id JOIN users u ON u.id = q.user_id \
      LEFT JOIN agents a ON a.id = i.agent_id LEFT JOIN runs r ON r.id = i.run_id LEFT JOIN projects h ON h.id = r.project_id \
@@ -178,15 +182,46 @@ pub async fn of_run_name(database: &Database, queue: i64, run: &str, limit: usiz
     database.all(sql, args![queue, run, limit]).await?.iter().map(read).collect()
 }
 
-/// What an agent of a queue has to know of: what is held, what has just ended, and the first of what waits.
-pub async fn of_interest(database: &Database, queue: i64, since: Timestamp) -> Result<Vec<Item>> {
-    let held = "WHERE i.queue_id = $1 AND i.state IN ('LEASED', 'CLAIMED', 'RUNNING') ORDER BY i.id LIMIT $2";
+/// What an agent of a queue has to know of: what it holds or may take over, what has ended since, and the first of what waits.
+pub async fn of_interest(
+    database: &Database,
+    queue: i64,
+    agent: i64,
+    since: Timestamp,
+    now: Timestamp,
+) -> Result<Vec<Item>> {
     let waiting = "WHERE i.queue_id = $1 AND i.state = 'PENDING' ORDER BY i.rank, i.id LIMIT $2";
     let ended = "WHERE i.queue_id = $1 AND i.ended_at > $3 ORDER BY i.ended_at DESC LIMIT $2";
-    let mut rows = database.all(items(held), args![queue, HELD_MAX]).await?;
-    rows.extend(database.all(items(waiting), args![queue, WAITING_TOLD_MAX]).await?);
+    let mut found = own_and_orphaned(database, queue, agent, now, HELD_MAX).await?;
+    let mut rows = database.all(items(waiting), args![queue, WAITING_TOLD_MAX]).await?;
     rows.extend(database.all(items(ended), args![queue, HELD_MAX, since]).await?);
-    rows.iter().map(read).collect()
+    for row in &rows {
+        found.push(read(row)?);
+    }
+    Ok(found)
+}
+
+/// All that an agent holds of a queue, and what others have left alone; page by page, as what is missing counts as over.
+async fn own_and_orphaned(
+    database: &Database,
+    queue: i64,
+    agent: i64,
+    now: Timestamp,
+    page: usize,
+) -> Result<Vec<Item>> {
+    let sql = "WHERE i.queue_id = $1 AND i.state IN ('LEASED', 'CLAIMED', 'RUNNING') AND i.id > $2 AND (i.agent_id = $3 \
+               OR i.keeper = 'agent' AND (a.id IS NULL OR a.status = 'KILLED' OR a.heartbeat_at < $4)) ORDER BY i.id LIMIT $5";
+    let mut found: Vec<Item> = Vec::new();
+    loop {
+        let last = found.last().map_or(0, |item| item.id);
+        let rows = database.all(items(sql), args![queue, last, agent, now - ORPHANED_AFTER, page]).await?;
+        for row in &rows {
+            found.push(read(row)?);
+        }
+        if rows.len() < page {
+            return Ok(found);
+        }
+    }
 }
 
 /// The item that a run was last launched from.
@@ -242,7 +277,8 @@ pub async fn settle(write: &mut Write, item: &Item, answer: Answer, now: Timesta
     };
     let sql = "UPDATE items SET state = $2, run_name = $3, updated_at = $4, lease = $6, leased_until = $7, attempt = $8, \
                is_stop_asked = $9, was_stopped = $10, waiting = CASE WHEN state = $2 THEN waiting ELSE NULL END, \
-               agent_id = CASE WHEN $2 = 'PENDING' THEN NULL ELSE agent_id END WHERE id = $1 AND lease = $5";
+               agent_id = CASE WHEN $2 = 'PENDING' THEN NULL ELSE agent_id END, \
+               site = CASE WHEN $2 = 'PENDING' THEN NULL ELSE site END WHERE id = $1 AND lease = $5";
     let args = args![
         item.id,
         next.state.name(),
@@ -445,6 +481,8 @@ fn read(row: &Row) -> Result<Item> {
             None => Keeper::Run,
         },
         agent_id: row.get("agent_id")?,
+        site: row.get("site")?,
+        agent_user: row.get("agent_user")?,
         agent: row.get::<Option<String>>("agent_name")?.zip(row.get("heard")?),
         run_id: row.get("run_id")?,
         run_home: row.get::<Option<String>>("run_entity")?.zip(row.get("run_project")?),

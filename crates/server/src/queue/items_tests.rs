@@ -169,3 +169,30 @@ async fn sql_does_what_the_plan_says_in_order_of_priority_and_age() {
         follow_steps(steps).await;
     }
 }
+
+#[tokio::test]
+async fn an_agent_hears_of_all_that_it_holds_and_of_what_others_left_alone() {
+    let (_folder, database, _) = queue().await;
+    let now = Timestamp::from_second(1_000_000).unwrap();
+    let agent = "INSERT INTO agents (project_id, name, hostname, queues, status, is_told_to_stop, user_id, created_at, \
+                 heartbeat_at) VALUES (1, $1, 'h', '[]', $1, 0, 1, 0, $2)";
+    let mut write = database.write().await.unwrap();
+    // This one, one that lives, one that is silent, one that said goodbye.
+    for (name, heard) in [("POLLING", now), ("RUNNING", now), ("SILENT", now - ORPHANED_AFTER * 2), ("KILLED", now)] {
+        write.run(agent, args![name, heard]).await.unwrap();
+    }
+    write.commit().await.unwrap();
+    let mut expected = Vec::new();
+    for number in 0..12i64 {
+        let (id, agent) = (push(&database, 2, now).await, number % 4 + 1);
+        let mut write = database.write().await.unwrap();
+        let sql = "UPDATE items SET state = 'CLAIMED', keeper = 'agent', agent_id = $2 WHERE id = $1";
+        write.run(sql, args![id, agent]).await.unwrap();
+        write.commit().await.unwrap();
+        expected.extend((agent != 2).then_some(id));
+    }
+    for page in [2, 3, 100] {
+        let found = own_and_orphaned(&database, 1, 1, now, page).await.unwrap();
+        assert_eq!(found.iter().map(|item| item.id).collect::<Vec<_>>(), expected, "pages of {page}");
+    }
+}

@@ -22,6 +22,7 @@ use crate::Shared;
 use crate::fault::{Fault, Result};
 use crate::people::Caller;
 use crate::project::{self, Path};
+use axum::http::StatusCode;
 use std::collections::BTreeMap;
 use volley_plan::people::{Decision, Deed, EntityId, Role, Thing, UserId};
 use volley_plan::queue::limits::Limits;
@@ -116,7 +117,11 @@ pub async fn expect_item(shared: &Shared, caller: &Caller, deed: Deed, id: &str)
     let (number, lease) = crate::ids::decode_item(id).ok_or_else(missing)?;
     let item = items::by_id(&shared.database, number).await?.ok_or_else(missing)?;
     let queue = store::by_id(&shared.database, item.queue_id).await?;
-    let queue = queue.filter(|queue| queue.is_open_to(caller, Deed::See)).ok_or_else(missing)?;
+    // Whose agent has it knows that it is there, and must not take it for deleted.
+    let is_known = item.agent_user == Some(caller.user.id) && caller.asker.scope.is_none();
+    let hidden =
+        || if is_known { Fault::new(StatusCode::FORBIDDEN, "the item's queue is closed to you") } else { missing() };
+    let queue = queue.filter(|queue| queue.is_open_to(caller, Deed::See)).ok_or_else(hidden)?;
     queue.must(caller, deed)?;
     Ok((item, lease, queue))
 }
@@ -138,4 +143,35 @@ pub async fn expect_id(shared: &Shared, caller: &Caller, deed: Deed, id: &str) -
     let queue = queue.filter(|queue| queue.is_open_to(caller, Deed::See)).ok_or_else(missing)?;
     queue.must(caller, deed)?;
     Ok(queue)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args;
+    use crate::events::stream::tests::server;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_agent_that_lost_its_queue_does_not_take_its_item_for_deleted() {
+        let (_folder, server, caller) = server().await;
+        let setup = "INSERT INTO entities (id, name, is_team, created_at) VALUES (77, 'team', 1, 0); \
+                     INSERT INTO projects (id, entity_id, name, folded, created_at) VALUES (77, 77, 'p', 'p', 0); \
+                     INSERT INTO queues (id, project_id, name, access, mode, links, user_id, created_at, updated_at) \
+                     VALUES (77, 77, 'q', 'PROJECT', 'V0', '{}', 1, 0, 0); \
+                     INSERT INTO agents (id, project_id, name, hostname, queues, status, is_told_to_stop, user_id, created_at, \
+                     heartbeat_at) VALUES (77, 77, 'a', 'h', '[]', 'RUNNING', 0, 1, 0, 0); \
+                     INSERT INTO items (id, queue_id, state, spec, template_values, priority, rank, lease, warnings, user_id, \
+                     created_at, updated_at) VALUES (77, 77, 'RUNNING', '{}', '{}', 2, 2, 1, '[]', 1, 0, 0)";
+        let mut write = server.shared.database.write().await.unwrap();
+        write.script(setup.to_owned()).await.unwrap();
+        write.commit().await.unwrap();
+        let id = crate::ids::encode("RunQueueItem", 77);
+        let ask = async || expect_item(&server.shared, &caller, Deed::See, &id).await.err().unwrap().status;
+        assert_eq!(ask().await, StatusCode::NOT_FOUND, "to everybody else what is hidden is missing");
+        let mut write = server.shared.database.write().await.unwrap();
+        write.run("UPDATE items SET agent_id = $1", args![77i64]).await.unwrap();
+        write.commit().await.unwrap();
+        assert_eq!(ask().await, StatusCode::FORBIDDEN);
+        server.stop().await;
+    }
 }

@@ -55,7 +55,7 @@ pub async fn list(
     let mut told = Vec::new();
     for queue in queues(&shared, &caller, &agent).await? {
         let mut teller = Teller::new(&shared.database, &queue, Some(agent.id)).await?;
-        for item in items::of_interest(&shared.database, queue.id, now - REMINDED).await? {
+        for item in items::of_interest(&shared.database, queue.id, agent.id, now - REMINDED, now).await? {
             told.push(teller.to_agent(&item).await?);
         }
     }
@@ -136,6 +136,8 @@ pub async fn take(
 pub struct Acknowledge {
     run: RunNames,
     agent: Option<String>,
+    /// The cluster or the machine that it will run on.
+    site: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -168,8 +170,8 @@ pub async fn acknowledge(
         return ok(false);
     }
     let run = make_run(&mut write, &project, &item, name, now).await?;
-    let sql = "UPDATE items SET keeper = 'agent', agent_id = $2, run_id = $3 WHERE id = $1";
-    write.run(sql, args![item.id, agent, run]).await?;
+    let sql = "UPDATE items SET keeper = 'agent', agent_id = $2, run_id = $3, site = $4 WHERE id = $1";
+    write.run(sql, args![item.id, agent, run, asked.site]).await?;
     items::settle(&mut write, &item, answer, now).await?;
     finish(&shared, write, true).await
 }
@@ -236,6 +238,7 @@ pub async fn release(
 #[derive(Deserialize)]
 pub struct Adopt {
     agent: String,
+    site: Option<String>,
 }
 
 /// Another agent is gone: this one takes its item over, with the next lease.
@@ -250,11 +253,15 @@ pub async fn adopt(
     let (mut write, item) = mutation::lock(&shared, &id).await?;
     let now = Timestamp::now();
     let is_own = item.agent_id == Some(agent.id);
+    if !item::is_in_reach(item.site.as_deref(), asked.site.as_deref()) {
+        return Err(Fault::conflict("the item runs on a cluster or a machine that this agent does not use"));
+    }
     let answer = item::adopt(&item.life, lease, item.is_orphaned(now) && !is_own);
     if !items::settle(&mut write, &item, answer, now).await? {
         return Err(Fault::conflict("the item is not left alone: its agent lives, or another has taken it over"));
     }
-    write.run("UPDATE items SET agent_id = $2 WHERE id = $1", args![item.id, agent.id]).await?;
+    let sql = "UPDATE items SET agent_id = $2, site = $3 WHERE id = $1";
+    write.run(sql, args![item.id, agent.id, asked.site]).await?;
     items::tell(&mut write, item.told(item.life.state), now).await?;
     write.commit().await?;
     shared.news.announce();

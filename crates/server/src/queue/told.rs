@@ -78,6 +78,7 @@ impl<'a> Teller<'a> {
     pub async fn to_agent(&mut self, item: &Item) -> Result<Value> {
         let mut told = self.short(item);
         told["lease"] = ids::encode_lease(item.id, item.life.lease).as_str().into();
+        told["site"] = json!(item.site);
         if told["is_mine"] == true || told["is_orphaned"] == true {
             self.add_spec(&mut told, item, item.spec()).await?;
         }

@@ -6,7 +6,7 @@ use serde_json::{Value, json as value};
 use std::io::{BufRead, BufReader, Read as _};
 use std::process::{Child, Stdio};
 use volley_client::Client;
-use volley_client::items::{End, Item, Note};
+use volley_client::items::{By, End, Item, Note};
 use volley_client::launch::RunPath;
 
 const QUEUE: &str = "\
@@ -71,7 +71,8 @@ impl Agent {
         let place = value!([{"rank": 0, "role": "master", "pod": "a", "node": "n1"}, {"rank": 1, "role": "worker", "pod": "b", "node": "n2"}]);
         let note = Note { is_running: true, place: Some(place), ..Note::default() };
         self.runtime.block_on(async {
-            assert!(self.client.acknowledge_item(&item.lease, &self.id, Some("p"), run).await.expect("an answer"));
+            let by = By { agent: &self.id, site: None };
+            assert!(self.client.acknowledge_item(&item.lease, by, Some("p"), run).await.expect("an answer"));
             assert!(self.client.note(&item.lease, &note).await.expect("an answer"));
         });
     }
