@@ -19,7 +19,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
-use volley_api::kube::text;
 use volley_api::volcano;
 use volley_plan::agent::picture::{self, EVENTS_MAX, ITEM, Picture, Seen};
 
@@ -46,13 +45,13 @@ impl Shell {
         let (Desk::Ours(_), Some(client)) = (&self.desk, self.kube.own_client()) else {
             return std::future::pending().await;
         };
-        let name = name_of(&client).await.unwrap_or_else(|| self.agent.clone());
+        let name = self.kube.own_name().await.unwrap_or_else(|| self.agent.clone());
         let mut changes: SelectAll<Changes> =
             select_all(KINDS.map(|(version, kind, plural)| watched(&client, version, kind, plural)));
         let mut view = View::default();
         let (mut told, mut due, mut measured) = (None, None, Instant::now());
         let mut metrics = Vec::new();
-        let mut again = Instant::now() + ROUND;
+        let mut round = Round::new(Instant::now());
         loop {
             tokio::select! {
                 Some((kind, event)) = changes.next() => {
@@ -60,20 +59,20 @@ impl Shell {
                     due = due.or(Some(Instant::now() + BURST));
                     continue;
                 }
-                () = sleep_until(due.unwrap_or(again).min(again)) => (),
+                () = sleep_until(due.unwrap_or(round.next).min(round.next)) => (),
                 () = sleep_until(measured + MEASURE), if view.has_gpus() => {
                     measured = Instant::now();
                     metrics = measure(&client).await;
                 }
             }
             let drawn = view.draw(&metrics);
-            let is_news = told.as_ref() != Some(&drawn) || Instant::now() >= again;
+            let is_news = round.is_due(Instant::now()) || told.as_ref() != Some(&drawn);
             if is_news && view.is_whole() {
                 match self.bench.client.tell_cluster(&self.agent, &name, &json!(drawn)).await {
                     Ok(()) => told = Some(drawn),
                     Err(error) => tracing::debug!(%error, "the server was not told how the cluster looks"),
                 }
-                again = Instant::now() + ROUND;
+                round = Round::new(Instant::now());
                 tokio::time::sleep(PAUSE).await;
             }
             due = None;
@@ -81,11 +80,24 @@ impl Shell {
     }
 }
 
-/// The same for every agent of a cluster, however each calls it.
-async fn name_of(client: &Client) -> Option<String> {
-    let request = http::Request::get("/api/v1/namespaces/kube-system").body(Vec::new()).ok()?;
-    let namespace: Value = client.request(request).await.ok()?;
-    Some(text(&namespace, "metadata.uid").to_owned()).filter(|uid| !uid.is_empty())
+/// When the server is told next, whatever changes.
+struct Round {
+    next: Instant,
+}
+
+impl Round {
+    fn new(now: Instant) -> Round {
+        Round { next: now + ROUND }
+    }
+
+    /// Whether it has come; then the next one is awaited, whether or not there is anything to tell.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = now >= self.next;
+        if is_due {
+            *self = Round::new(now);
+        }
+        is_due
+    }
 }
 
 async fn measure(client: &Client) -> Vec<Value> {
@@ -121,33 +133,42 @@ impl View {
             }
             Event::InitDone => {
                 let listed = self.listed.remove(kind).unwrap_or_default();
-                self.objects.insert(kind, listed);
+                let before = self.objects.insert(kind, listed).unwrap_or_default();
+                match kind {
+                    "Event" => self.trim_events(),
+                    "Pod" => before.values().for_each(|pod| self.note_item(pod)),
+                    _ => (),
+                }
             }
             Event::Apply(object) => {
                 let (key, object) = read(kind, object);
                 self.objects.entry(kind).or_default().insert(key, object);
+                if kind == "Event" {
+                    self.trim_events();
+                }
             }
             Event::Delete(object) => {
                 let key = read(kind, object).0;
                 // An event is told until newer ones take its place, whether the cluster still has it or not.
                 if kind != "Event" {
-                    self.objects.entry(kind).or_default().remove(&key);
+                    let gone = self.objects.entry(kind).or_default().remove(&key);
+                    gone.iter().filter(|_| kind == "Pod").for_each(|pod| self.note_item(pod));
                 }
             }
         }
-        if kind == "Event" {
-            self.trim_events();
+    }
+
+    /// Notes which events are of the item whose pod goes now.
+    fn note_item(&mut self, pod: &Value) {
+        let events = self.objects.get_mut("Event").into_iter().flat_map(BTreeMap::values_mut);
+        for event in events.filter(|event| event[ITEM].is_null()) {
+            event[ITEM] = json!(picture::item_of(event, std::iter::once(pod)));
         }
     }
 
-    /// Notes whose events are, while their pods are there, and forgets the oldest.
+    /// Forgets the oldest. Whose they are is looked up when they are told, or when their pods go.
     fn trim_events(&mut self) {
-        let Some(mut events) = self.objects.remove("Event") else { return };
-        let pods = self.objects.get("Pod");
-        for event in events.values_mut().filter(|event| event[ITEM].is_null()) {
-            let item = picture::item_of(event, pods.into_iter().flat_map(BTreeMap::values));
-            event[ITEM] = json!(item);
-        }
+        let Some(events) = self.objects.get_mut("Event") else { return };
         if events.len() > 2 * EVENTS_MAX {
             let mut times: Vec<(String, (String, String))> =
                 events.iter().map(|(key, event)| (picture::event_time(event).to_owned(), key.clone())).collect();
@@ -156,7 +177,6 @@ impl View {
                 events.remove(key);
             }
         }
-        self.objects.insert("Event", events);
     }
 
     fn all(&self, kind: &str) -> Vec<&Value> {
@@ -217,6 +237,14 @@ mod tests {
         assert_eq!(view.all("Pod").len(), 1);
         view.learn("Pod", Event::InitDone);
         assert!(view.all("Pod").is_empty());
+    }
+
+    #[test]
+    fn a_round_that_has_nothing_to_tell_is_over_all_the_same() {
+        let mut round = Round::new(Instant::now());
+        let then = round.next;
+        assert!(round.is_due(then));
+        assert!(!round.is_due(then) && round.next > then, "else the agent would never sleep again");
     }
 
     #[test]
