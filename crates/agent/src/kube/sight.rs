@@ -5,7 +5,7 @@ use crate::attempt::Attempt;
 use crate::runner::{Sight, Tails};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use volley_api::kube::{text, time};
+use volley_api::kube::text;
 use volley_plan::agent::failure;
 use volley_plan::agent::life::Workload;
 use volley_plan::agent::state::{self, State};
@@ -77,7 +77,7 @@ fn spoken(trouble: Trouble, tails: Tails<'_>) -> Trouble {
 }
 
 fn workload(object: &Value, around: &Around, attempt: &Attempt, pods: &[Value], tails: Tails<'_>) -> Workload {
-    let state = state::of(object);
+    let state = state::among(object, pods, around.group.as_ref());
     let uid = &object["metadata"]["uid"];
     let is_owned = |helper: &Value| {
         let owners = helper["metadata"]["ownerReferences"].as_array();
@@ -85,7 +85,7 @@ fn workload(object: &Value, around: &Around, attempt: &Attempt, pods: &[Value], 
     };
     Workload {
         state,
-        since: time::parse(text(object, "metadata.creationTimestamp")).unwrap_or_else(Timestamp::now),
+        since: state::since(object, pods).unwrap_or_else(Timestamp::now),
         is_being_deleted: object["metadata"]["deletionTimestamp"].is_string(),
         is_held: is_held(object),
         verdict: object["metadata"]["annotations"][VERDICT].as_str().map(str::to_owned),

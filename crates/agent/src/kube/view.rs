@@ -74,6 +74,11 @@ fn is_workload_itself(pod: &Value) -> bool {
     pod["metadata"]["annotations"][label::ITEM].is_string()
 }
 
+/// Namespace and name of what an event is about.
+fn about(event: &Value) -> (String, String) {
+    (text(event, "involvedObject.namespace").to_owned(), text(event, "involvedObject.name").to_owned())
+}
+
 fn version(object: &Value) -> Option<u64> {
     text(object, "metadata.resourceVersion").parse().ok()
 }
@@ -109,6 +114,9 @@ impl View {
     /// As `learn`, for an object that is gone.
     pub fn forget(&self, place: &Place, last: Option<&Value>) -> Vec<String> {
         let mut state = self.state.lock();
+        if let (Row::Event, Some(event)) = (place.0, last) {
+            return state.forget_event(event);
+        }
         let known = state.objects.remove(place);
         let Some(object) = last.or(known.as_ref()) else { return Vec::new() };
         let Some(key) = key_of(object).map(str::to_owned) else { return Vec::new() };
@@ -123,6 +131,11 @@ impl View {
             }
         }
         vec![key]
+    }
+
+    /// All events are about to be listed anew; those that are not in the list are gone.
+    pub fn forget_events(&self) {
+        self.state.lock().events.clear();
     }
 
     /// Places of a kind, to find what a new list no longer has.
@@ -187,8 +200,7 @@ impl State {
     }
 
     fn note_event(&mut self, event: Value) -> Vec<String> {
-        let about =
-            (text(&event, "involvedObject.namespace").to_owned(), text(&event, "involvedObject.name").to_owned());
+        let about = about(&event);
         let keys: Vec<String> = self.owners(&about);
         if self.events.len() >= EVENTS_MAX && !self.events.contains_key(&about) {
             let known: BTreeSet<(String, String)> =
@@ -202,6 +214,17 @@ impl State {
             kept.remove(0);
         }
         keys
+    }
+
+    fn forget_event(&mut self, event: &Value) -> Vec<String> {
+        let about = about(event);
+        if let Some(kept) = self.events.get_mut(&about) {
+            kept.retain(|other| other["metadata"]["uid"] != event["metadata"]["uid"]);
+            if kept.is_empty() {
+                self.events.remove(&about);
+            }
+        }
+        self.owners(&about)
     }
 
     fn owners(&self, about: &(String, String)) -> Vec<String> {
@@ -264,5 +287,10 @@ mod tests {
         let around = view.around("k");
         assert_eq!(around.events.len(), EVENTS_EACH);
         assert!(around.group.is_some());
+        let last = json!({ "kind": "Event", "metadata": { "uid": 19 }, "involvedObject": about });
+        assert_eq!(view.forget(&place(Row::Event, &last), Some(&last)), ["k"], "what expired is no longer so");
+        assert_eq!(view.around("k").events.len(), EVENTS_EACH - 1);
+        view.forget_events();
+        assert!(view.around("k").events.is_empty());
     }
 }

@@ -52,6 +52,9 @@ async fn watched(
     while let Some(event) = stream.next().await {
         let keys = match event {
             Ok(Event::Init) => {
+                if row == Row::Event {
+                    cluster.view.forget_events();
+                }
                 before = cluster.view.places(row, &format!("{}/{}", kind.resource.api_version, kind.resource.kind));
                 continue;
             }

@@ -1,7 +1,9 @@
 //! A workload's state, read off its own status, kind by kind (K-75).
 
+use super::trouble::placed_at;
+use jiff::Timestamp;
 use serde_json::Value;
-use volley_api::kube::{at, text};
+use volley_api::kube::{at, text, time};
 use volley_api::{kubeflow, volcano};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,6 +79,31 @@ pub fn of(object: &Value) -> State {
         _ if kubeflow::kinds::row(kind).is_some() => by_conditions(object),
         _ => other(object),
     }
+}
+
+/// As its own status says, unless nothing of it has been given a node: then it waits for room, which is no failure to
+/// start (K-76). A pod of which no scheduler has said anything is not waiting for room.
+pub fn among(object: &Value, pods: &[Value], group: Option<&Value>) -> State {
+    let state = of(object);
+    let live = || pods.iter().filter(|pod| !matches!(text(pod, "status.phase"), "Succeeded" | "Failed"));
+    let is_placed = live().any(|pod| placed_at(pod).is_some());
+    if is_placed || !matches!(state, State::Unknown | State::Starting) {
+        return state;
+    }
+    let is_refused =
+        |pod: &Value| conditions(pod).any(|each| each["type"] == "PodScheduled" && each["status"] == "False");
+    let is_queued = group.is_some_and(|group| matches!(text(group, "status.phase"), "Pending" | "Inqueue"));
+    // Volcano makes pods when its queue has room for them.
+    let is_before_pods = pods.is_empty() && state == State::Starting && text(object, "apiVersion") == volcano::BATCH;
+    if is_queued || is_before_pods || live().any(is_refused) { State::Waiting } else { state }
+}
+
+/// Since when it could start: its last pod was given a node, else it was no longer held back, else it was made.
+pub fn since(object: &Value, pods: &[Value]) -> Option<Timestamp> {
+    let freed = |each: &Value| time::parse(text(each, "lastTransitionTime"));
+    let mut resumed = conditions(object).filter(|each| each["type"] == "Suspended" && each["status"] == "False");
+    let placed = pods.iter().filter_map(placed_at).max();
+    placed.or_else(|| resumed.find_map(freed)).or_else(|| time::parse(text(object, "metadata.creationTimestamp")))
 }
 
 fn is_true(object: &Value, condition: &str) -> bool {
@@ -217,6 +244,38 @@ mod tests {
         assert_eq!(state("a/v1", "Thing", json!({"phase": "Running"})), State::Running);
         assert_eq!(state("a/v1", "Thing", json!({"state": "succeeded"})), State::Finished);
         assert_eq!(state("a/v1", "Thing", condition(&["Ready"])), State::Unknown);
+    }
+
+    // K-75, K-76
+    #[test]
+    fn what_waits_for_room_is_not_starting_and_starts_when_it_is_placed() {
+        let job = json!({"apiVersion": "batch/v1", "kind": "Job", "status": {"active": 1},
+            "metadata": {"creationTimestamp": "1970-01-01T00:00:01Z"}});
+        let pod = |status: &str, reason: &str| {
+            json!({"status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": status, "reason": reason,
+                "lastTransitionTime": "1970-01-01T01:00:00Z"}]}})
+        };
+        let second = |object: &Value, pods: &[Value]| since(object, pods).map(Timestamp::as_second);
+        assert_eq!(among(&job, &[], None), State::Starting, "nobody has said that it waits");
+        assert_eq!(among(&job, &[json!({"status": {"phase": "Pending"}})], None), State::Starting);
+        assert_eq!(among(&job, &[pod("False", "Unschedulable")], None), State::Waiting);
+        assert_eq!(among(&job, &[pod("False", "SchedulingGated")], None), State::Waiting);
+        let group = json!({"status": {"phase": "Pending"}});
+        assert_eq!(among(&job, &[json!({"status": {"phase": "Pending"}})], Some(&group)), State::Waiting);
+        let placed = [pod("True", "")];
+        assert_eq!((among(&job, &placed, Some(&group)), second(&job, &placed)), (State::Starting, Some(3600)));
+        assert_eq!(second(&job, &[pod("False", "")]), Some(1));
+        let mut resumed = job.clone();
+        resumed["status"]["conditions"] =
+            json!([{"type": "Suspended", "status": "False", "lastTransitionTime": "1970-01-01T00:30:00Z"}]);
+        assert_eq!(second(&resumed, &[]), Some(1800));
+        let mut retried = vec![pod("True", ""), pod("False", "Unschedulable")];
+        retried[0]["status"]["phase"] = json!("Failed");
+        assert_eq!(among(&job, &retried, None), State::Waiting, "its second pod has no room");
+        let volcano = json!({"apiVersion": volcano::BATCH, "kind": "Job", "status": {"state": {"phase": "Pending"}}});
+        assert_eq!(among(&volcano, &[], None), State::Waiting, "its queue has no room");
+        let ended = json!({"apiVersion": "v1", "kind": "Pod", "status": {"phase": "Failed"}});
+        assert_eq!(among(&ended, &[pod("False", "")], None), State::Failed);
     }
 
     // K-75

@@ -82,7 +82,7 @@ pub fn find(around: &Around<'_>, now: Timestamp) -> Vec<Trouble> {
     for pod in around.pods.iter().filter(|pod| !matches!(text(pod, "status.phase"), "Succeeded" | "Failed")) {
         all.extend(of_pod(pod, now));
     }
-    all.extend(around.events.iter().filter_map(|event| of_event(event, now)));
+    all.extend(around.events.iter().filter_map(|event| of_event(event, around.pods, now)));
     all.extend(around.group.and_then(|group| of_group(group, now)));
     all.sort_by_key(|trouble| (trouble.cause, trouble.since));
     all.dedup_by_key(|trouble| trouble.cause);
@@ -91,15 +91,17 @@ pub fn find(around: &Around<'_>, now: Timestamp) -> Vec<Trouble> {
 
 fn of_pod(pod: &Value, now: Timestamp) -> Vec<Trouble> {
     let name = text(pod, "metadata.name");
-    let began = time::parse(text(pod, "metadata.creationTimestamp")).unwrap_or(now);
+    let began = begun_at(pod).unwrap_or(now);
     let mut all = Vec::new();
     for status in statuses(pod) {
         let (reason, message) = (text(status, "state.waiting.reason"), text(status, "state.waiting.message"));
         let container = text(status, "name");
+        let end = last_end(status).filter(|end| begins_trouble(status, reason, *end));
+        let since = end.map_or(began, |end| end.max(began));
         let told = |cause, what: &str| {
             let message = format!("container `{container}` of pod `{name}` {what}: {reason}: {message}");
             let speaker = (cause == Cause::CrashLoop).then(|| (name.to_owned(), container.to_owned()));
-            Trouble { speaker, ..Trouble::new(cause, message.trim_end_matches([':', ' ']), began) }
+            Trouble { speaker, ..Trouble::new(cause, message.trim_end_matches([':', ' ']), since) }
         };
         match reason {
             "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" | "ImageInspectError" => {
@@ -112,7 +114,7 @@ fn of_pod(pod: &Value, now: Timestamp) -> Vec<Trouble> {
             _ => (),
         }
     }
-    for condition in at(pod, "status.conditions").and_then(Value::as_array).into_iter().flatten() {
+    for condition in conditions(pod) {
         let since = time::parse(text(condition, "lastTransitionTime")).unwrap_or(began);
         if condition["type"] == "PodScheduled"
             && condition["status"] == "False"
@@ -137,10 +139,62 @@ pub(super) fn statuses(pod: &Value) -> impl Iterator<Item = &Value> {
         .flatten()
 }
 
-fn of_event(event: &Value, now: Timestamp) -> Option<Trouble> {
+/// When a scheduler gave it its node.
+pub(super) fn placed_at(pod: &Value) -> Option<Timestamp> {
+    let mut placed = conditions(pod).filter(|each| each["type"] == "PodScheduled" && each["status"] == "True");
+    placed.find_map(|each| time::parse(text(each, "lastTransitionTime")))
+}
+
+/// When its containers could begin: the wait for a node is not theirs, nor is the work of those that come before.
+fn begun_at(pod: &Value) -> Option<Timestamp> {
+    let initial = at(pod, "status.initContainerStatuses").and_then(Value::as_array).into_iter().flatten();
+    let ends = initial.filter_map(|status| time::parse(text(status, "state.terminated.finishedAt")));
+    let placed = placed_at(pod).or_else(|| time::parse(text(pod, "metadata.creationTimestamp")));
+    ends.chain(placed).max()
+}
+
+fn last_end(status: &Value) -> Option<Timestamp> {
+    time::parse(text(status, "lastState.terminated.finishedAt"))
+}
+
+/// Whether what is wrong with a container began with its last end, and not with the pod. A start that fails is an end, too,
+/// so that it counts only after a run as long as makes the kubelet begin its pauses anew; crashes count from the last one
+/// also while they are fewer than in a loop of that time (with pauses of 10 s, 20 s, and so on up to 5 min).
+fn begins_trouble(status: &Value, reason: &str, end: Timestamp) -> bool {
+    const RUN_WELL: SignedDuration = SignedDuration::from_mins(10);
+    const LOOP_RESTARTS: i64 = 6;
+    let begun = time::parse(text(status, "lastState.terminated.startedAt"));
+    let has_run_well = begun.is_some_and(|begun| end.duration_since(begun) >= RUN_WELL);
+    let restarts = at(status, "restartCount").and_then(Value::as_i64).unwrap_or(0);
+    match reason {
+        "CrashLoopBackOff" => has_run_well || restarts < LOOP_RESTARTS,
+        "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => has_run_well,
+        _ => true,
+    }
+}
+
+fn conditions(object: &Value) -> impl Iterator<Item = &Value> {
+    at(object, "status.conditions").and_then(Value::as_array).into_iter().flatten()
+}
+
+/// Volumes are there before the first container starts, so that what was said of them until then is over.
+fn waits_for_volumes(event: &Value, pods: &[Value]) -> bool {
+    let about = &event["involvedObject"];
+    let is_it = |pod: &&Value| {
+        let metadata = &pod["metadata"];
+        metadata["name"] == about["name"] && (about["uid"].is_null() || metadata["uid"] == about["uid"])
+    };
+    let has_started = |status: &Value| {
+        ["state.running", "state.terminated", "lastState.terminated"].iter().any(|path| at(status, path).is_some())
+    };
+    let waits = |pod: &Value| text(pod, "status.phase") == "Pending" && !statuses(pod).any(has_started);
+    about["kind"] == "Pod" && pods.iter().find(is_it).is_some_and(waits)
+}
+
+fn of_event(event: &Value, pods: &[Value], now: Timestamp) -> Option<Trouble> {
     let message = text(event, "message");
     let cause = match text(event, "reason") {
-        "FailedMount" | "FailedAttachVolume" | "FailedMapVolume" => Cause::Volume,
+        "FailedMount" | "FailedAttachVolume" | "FailedMapVolume" if waits_for_volumes(event, pods) => Cause::Volume,
         "FailedCreate" if message.contains("exceeded quota") => Cause::Quota,
         _ => return None,
     };
@@ -150,8 +204,7 @@ fn of_event(event: &Value, now: Timestamp) -> Option<Trouble> {
 }
 
 fn of_group(group: &Value, now: Timestamp) -> Option<Trouble> {
-    let conditions = at(group, "status.conditions").and_then(Value::as_array).into_iter().flatten();
-    let latest = conditions.last().filter(|each| each["type"] == "Unschedulable" && each["status"] == "True")?;
+    let latest = conditions(group).last().filter(|each| each["type"] == "Unschedulable" && each["status"] == "True")?;
     let since = time::parse(text(latest, "lastTransitionTime")).unwrap_or(now);
     Some(Trouble::new(Cause::Gang, text(latest, "message"), since))
 }
@@ -159,8 +212,7 @@ fn of_group(group: &Value, now: Timestamp) -> Option<Trouble> {
 /// Whether the pod was taken away by the cluster and not by its own end (L-22).
 pub fn is_disrupted(pod: &Value) -> bool {
     const REASONS: [&str; 3] = ["EvictionByEvictionAPI", "PreemptionByScheduler", "TerminationByKubelet"];
-    let conditions = at(pod, "status.conditions").and_then(Value::as_array).into_iter().flatten();
-    let mut targets = conditions.filter(|each| each["type"] == "DisruptionTarget" && each["status"] == "True");
+    let mut targets = conditions(pod).filter(|each| each["type"] == "DisruptionTarget" && each["status"] == "True");
     targets.any(|each| REASONS.contains(&text(each, "reason")))
 }
 
@@ -209,7 +261,8 @@ mod tests {
             json!({"status": {"conditions": [{"type": "Unschedulable", "status": "True", "message": "2/3 fit"}]}});
         let events = [
             json!({"reason": "FailedCreate", "message": "exceeded quota: q"}),
-            json!({"reason": "FailedMount", "message": "no claim", "firstTimestamp": "1970-01-01T00:00:00Z"}),
+            json!({"reason": "FailedMount", "message": "no claim", "firstTimestamp": "1970-01-01T00:00:00Z",
+                "involvedObject": {"kind": "Pod", "name": "p"}}),
             json!({"reason": "Scheduled"}),
         ];
         let pods = [pod];
@@ -222,6 +275,53 @@ mod tests {
             [true, false, false, false]
         );
         assert!(found[2].message.contains("nvidia.com/gpu"));
+    }
+
+    fn causes(pod: &Value, events: &[Value]) -> Vec<(Cause, i64)> {
+        let pods = [pod.clone()];
+        let found = find(&Around { pods: &pods, events, group: None }, at_second(9000));
+        found.into_iter().map(|trouble| (trouble.cause, trouble.since.as_second())).collect()
+    }
+
+    // K-76
+    #[test]
+    fn a_volume_that_came_late_is_no_trouble_of_what_runs() {
+        let mut pod = json!({"metadata": {"name": "p", "uid": "1"}, "status": {"phase": "Pending"}});
+        let mut event = json!({"reason": "FailedMount", "firstTimestamp": "1970-01-01T00:00:07Z",
+            "involvedObject": {"kind": "Pod", "name": "p", "uid": "1"}});
+        assert_eq!(causes(&pod, std::slice::from_ref(&event)), [(Cause::Volume, 7)]);
+        pod["status"]["initContainerStatuses"] = json!([{"name": "i", "state": {"running": {}}}]);
+        assert_eq!(causes(&pod, std::slice::from_ref(&event)), [], "it got past it");
+        pod["status"] = json!({"phase": "Running"});
+        assert_eq!(causes(&pod, std::slice::from_ref(&event)), []);
+        pod["status"] = json!({"phase": "Pending"});
+        event["involvedObject"]["uid"] = json!("0");
+        assert_eq!(causes(&pod, &[event]), [], "of a pod that had its name before");
+    }
+
+    // K-76
+    #[test]
+    fn what_is_wrong_with_a_container_is_counted_from_when_it_could_begin() {
+        let mut pod = waiting("ErrImagePull");
+        pod["status"]["conditions"] =
+            json!([{"type": "PodScheduled", "status": "True", "lastTransitionTime": "1970-01-01T01:00:00Z"}]);
+        assert_eq!(causes(&pod, &[]), [(Cause::Image, 3600)], "not from its creation, an hour before");
+        pod["status"]["initContainerStatuses"] =
+            json!([{"name": "i", "state": {"terminated": {"finishedAt": "1970-01-01T01:30:00Z"}}}]);
+        assert_eq!(causes(&pod, &[]), [(Cause::Image, 5400)]);
+        let mut pod = waiting("CrashLoopBackOff");
+        let ran = |from: &str| json!({"terminated": {"startedAt": from, "finishedAt": "1970-01-01T02:00:00Z"}});
+        let mut crashed = |from: &str, restarts: i64| {
+            let status = &mut pod["status"]["containerStatuses"][0];
+            (status["lastState"], status["restartCount"]) = (ran(from), json!(restarts));
+            causes(&pod, &[])
+        };
+        assert_eq!(crashed("1970-01-01T00:01:00Z", 9), [(Cause::CrashLoop, 7200)], "it had run for long");
+        assert_eq!(crashed("1970-01-01T01:59:59Z", 2), [(Cause::CrashLoop, 7200)], "it may come right yet");
+        assert_eq!(crashed("1970-01-01T01:59:59Z", 6), [(Cause::CrashLoop, 10)]);
+        let mut pod = waiting("RunContainerError");
+        pod["status"]["containerStatuses"][0]["lastState"] = ran("1970-01-01T02:00:00Z");
+        assert_eq!(causes(&pod, &[]), [(Cause::ContainerConfig, 10)], "each try is an end");
     }
 
     // L-22
