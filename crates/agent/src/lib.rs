@@ -188,6 +188,7 @@ async fn begin(options: Options) -> Result<Shell, AgentError> {
         limits: Limits { jobs: config.max_jobs, schedulers: config.max_schedulers, amounts: config.capacity },
         timers: Timers { start: config.start_timeout },
         taking: Notify::new(),
+        aside: Mutex::default(),
         status: Mutex::default(),
         health,
         _folder: folder,

@@ -12,6 +12,7 @@ use crate::item::Table;
 use crate::kube::KubeRunner;
 use crate::process::ProcessRunner;
 use crate::runner::Failure;
+use crate::take::Aside;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,6 +69,7 @@ pub struct Shell {
     pub timers: Timers,
     /// There may be something to take, or room for it.
     pub taking: Notify,
+    pub aside: Mutex<Aside>,
     pub health: Arc<Health>,
     /// What the server was told last of the agent itself; nothing at first, as it may still have its last goodbye.
     pub status: Mutex<&'static str>,

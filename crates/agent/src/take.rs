@@ -3,8 +3,9 @@
 use crate::item::Item;
 use crate::runner::Failure;
 use crate::shell::Shell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use volley_plan::agent::capacity::{Capacity, Load, turns};
 use volley_plan::launch::Submission;
 use volley_plan::launch::demand::{self, Amounts};
@@ -12,7 +13,33 @@ use volley_plan::launch::demand::{self, Amounts};
 /// After a failure; what wakes the taker comes by itself otherwise.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// So long what did not fit is left for others, unless something here has ended.
+const ASIDE: Duration = Duration::from_secs(60);
+/// An agent that so much does not fit is full: it takes nothing more until something has ended.
+const ASIDE_MAX: usize = 256;
+
+/// Items that did not fit here, and since when: they wait in their queue, and are not asked for.
+#[derive(Default)]
+pub struct Aside(BTreeMap<String, Instant>);
+
+impl Aside {
+    fn put(&mut self, item: &str, now: Instant) {
+        self.0.insert(item.to_owned(), now);
+    }
+
+    fn items(&mut self, now: Instant) -> Vec<String> {
+        self.0.retain(|_, since| now.duration_since(*since) < ASIDE);
+        self.0.keys().cloned().collect()
+    }
+}
+
 impl Shell {
+    /// Something here has ended: what did not fit may fit now.
+    pub fn make_room(&self) {
+        self.aside.lock().0.clear();
+        self.taking.notify_one();
+    }
+
     /// Takes whenever somebody says that there may be something.
     pub async fn take_always(self: Arc<Self>) {
         let mut last: Option<String> = None;
@@ -39,10 +66,11 @@ impl Shell {
         for queue in turns(&queues, last.as_deref()) {
             let (mut capacity, mut load) = self.capacity();
             let room = capacity.room(&load);
-            if room == 0 {
+            let without = self.aside.lock().items(Instant::now());
+            if room == 0 || without.len() >= ASIDE_MAX {
                 return Ok(false);
             }
-            let taken = match self.desk.take(&queue, room).await {
+            let taken = match self.desk.take(&queue, room, &without).await {
                 // It was deleted a moment ago, which must not keep the others from being asked.
                 Err(Failure::Server(error)) if error.is_missing() => continue,
                 taken => taken?,
@@ -60,12 +88,13 @@ impl Shell {
                     Err(why) => {
                         tracing::info!(item = item.id, why, "does not fit here, and goes back to its queue");
                         is_full = true;
+                        self.aside.lock().put(&item.id, Instant::now());
                         self.desk.release(&item).await?;
                     }
                 }
             }
-            // What did not fit is asked for again when something has ended.
-            has_more |= count > 0 && !is_full;
+            // Behind what did not fit there may be something that does. W&B's server would lease all of it to see.
+            has_more |= count > 0 && (!is_full || self.desk.can_leave_out());
         }
         Ok(has_more)
     }
@@ -107,5 +136,21 @@ fn demanded(submission: &Submission) -> Amounts {
     match submission {
         Submission::Kubernetes(manifests) => demand::of(&manifests.workload),
         Submission::Container(_) | Submission::Process(_) => Amounts::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    //
+    #[test]
+    fn what_did_not_fit_is_left_alone_for_a_while() {
+        let (mut aside, now) = (Aside::default(), Instant::now());
+        aside.put("a", now);
+        aside.put("b", now + ASIDE / 2);
+        assert_eq!(aside.items(now + ASIDE / 2), ["a", "b"]);
+        assert_eq!(aside.items(now + ASIDE), ["b"]);
+        assert!(aside.items(now + ASIDE * 2).is_empty());
     }
 }

@@ -240,7 +240,7 @@ impl Shell {
                     entry.item.standing = Standing::Pending;
                     entry.item.is_mine = false;
                 });
-                self.taking.notify_one();
+                self.make_room();
                 Ok(())
             }
             Deed::Build | Deed::CancelBuild => {
@@ -338,7 +338,7 @@ impl Shell {
         self.desk.end(&attempt.item, &attempt.prepared.run, &end, sight.exit_code).await?;
         tracing::info!(item = attempt.item.id, run = attempt.prepared.run.name, ?end, "ended");
         self.table.change(&attempt.key, |entry| entry.item.be_over());
-        self.taking.notify_one();
+        self.make_room();
         Ok(())
     }
 

@@ -153,10 +153,10 @@ impl Client {
         self.put(&path, &json!({ "queues": queues })).await.map(drop)
     }
 
-    /// Takes up to `limit` items of a queue, by its name or id, for a minute.
-    pub async fn take(&self, agent: &str, queue: &str, limit: usize) -> Result<Vec<Item>> {
+    /// Takes up to `limit` items of a queue, by its name or id, for a minute; none of those `without`.
+    pub async fn take(&self, agent: &str, queue: &str, limit: usize, without: &[String]) -> Result<Vec<Item>> {
         let path = format!("/api/v1/agents/{}/take", part(agent));
-        let told = self.post(&path, &json!({ "queue": queue, "limit": limit })).await?;
+        let told = self.post(&path, &json!({ "queue": queue, "limit": limit, "without": without })).await?;
         self.read(told)
     }
 

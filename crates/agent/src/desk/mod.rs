@@ -65,9 +65,14 @@ impl Desk {
         }
     }
 
-    pub async fn take(&self, queue: &str, limit: usize) -> Result<Vec<Item>, Failure> {
+    /// Whether it hands out what is behind items that are not wanted.
+    pub fn can_leave_out(&self) -> bool {
+        matches!(self, Desk::Ours(_))
+    }
+
+    pub async fn take(&self, queue: &str, limit: usize, without: &[String]) -> Result<Vec<Item>, Failure> {
         match self {
-            Desk::Ours(desk) => desk.take(queue, limit).await,
+            Desk::Ours(desk) => desk.take(queue, limit, without).await,
             Desk::Theirs(desk) => desk.take(queue, limit).await,
         }
     }

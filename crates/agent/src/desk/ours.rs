@@ -26,8 +26,8 @@ impl Ours {
         Ok(Item { spec: full.spec, template: full.template, run: full.run, ..item.clone() })
     }
 
-    pub async fn take(&self, queue: &str, limit: usize) -> Result<Vec<Item>, Failure> {
-        Ok(self.client.take(&self.agent, queue, limit).await?.into_iter().map(read).collect())
+    pub async fn take(&self, queue: &str, limit: usize, without: &[String]) -> Result<Vec<Item>, Failure> {
+        Ok(self.client.take(&self.agent, queue, limit, without).await?.into_iter().map(read).collect())
     }
 
     pub async fn acknowledge(&self, item: &Item, run: &Run, site: Option<&str>) -> Result<(), Failure> {

@@ -106,7 +106,8 @@ mod tests {
         assert_eq!(serde_json::json!(rows), serde_json::json!([{"_step": 0, "loss": 3}, {"_step": 2, "loss": 1}]));
         let queue = crate::queue::store::by_id(&database, 1).await.unwrap().unwrap();
         let mut write = database.write().await.unwrap();
-        let popped = crate::queue::items::pop(&mut write, &queue, None, jiff::Timestamp::UNIX_EPOCH).await.unwrap();
+        let popped =
+            crate::queue::items::pop(&mut write, &queue, None, &[], jiff::Timestamp::UNIX_EPOCH).await.unwrap();
         write.commit().await.unwrap();
         assert_eq!(popped.map(|popped| (popped.id, popped.lease)), Some((1, 1)));
     }

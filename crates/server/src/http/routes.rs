@@ -245,7 +245,7 @@ fn agents() -> Vec<Route> {
         route(Put, "/api/v1/agents/{agent}/queues", Known, "Say which queues an agent serves", serve::serve)
             .body("queues: array"),
         route(Post, "/api/v1/agents/{agent}/take", Known, "Take what waits, for a minute", serve::take)
-            .body("queue: string, limit: integer?"),
+            .body("queue: string, limit: integer?, without: array?"),
         route(Put, "/api/v1/agents/{agent}/cluster", Known, "How an agent sees its cluster", agent::cluster::tell)
             .body("cluster: string, picture: object"),
         route(Get, item, Known, "An item: where it is, and why it waits", serve::show),

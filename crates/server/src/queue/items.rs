@@ -118,23 +118,33 @@ pub async fn is_anything_waiting(database: &Database, queue: i64, now: Timestamp
 /// Hands out the first item that waits: `item::pop` as one statement, so that two agents never get the same.
 ///
 /// The first that was never taken and the first whose lease ran out are looked up apart, each by its index, so that a
-/// long queue is not read as a whole.
-pub async fn pop(write: &mut Write, queue: &Queue, agent: Option<i64>, now: Timestamp) -> Result<Option<Popped>> {
+/// long queue is not read as a whole. Those `without` are passed over: the agent that asks has no room for them.
+pub async fn pop(
+    write: &mut Write,
+    queue: &Queue,
+    agent: Option<i64>,
+    without: &[i64],
+    now: Timestamp,
+) -> Result<Option<Popped>> {
     // On PostgreSQL an item that another transaction is taking is passed over, instead of waited for.
     let skip = match write.dialect() {
         Dialect::Sqlite => "",
         Dialect::Postgres => "FOR UPDATE SKIP LOCKED",
     };
+    let places = (0..without.len()).map(|place| format!("${}", place + 5)).collect::<Vec<_>>().join(", ");
+    let rest = if without.is_empty() { String::new() } else { format!(" AND id NOT IN ({places})") };
     let sql = format!(
-        "WITH fresh AS MATERIALIZED (SELECT id, rank FROM items WHERE queue_id = $1 AND state = 'PENDING' \
+        "WITH fresh AS MATERIALIZED (SELECT id, rank FROM items WHERE queue_id = $1 AND state = 'PENDING' {rest} \
              ORDER BY rank, id LIMIT 1 {skip}), \
          lapsed AS MATERIALIZED (SELECT id, rank FROM items WHERE queue_id = $1 AND state = 'LEASED' \
-             AND leased_until <= $2 ORDER BY +rank, +id LIMIT 1 {skip}) \
+             AND leased_until <= $2 {rest} ORDER BY +rank, +id LIMIT 1 {skip}) \
          UPDATE items SET state = 'LEASED', lease = lease + 1, leased_until = $3, agent_id = $4, updated_at = $2, \
          waiting = NULL WHERE id = (SELECT id FROM (SELECT id, rank FROM fresh UNION ALL SELECT id, rank FROM lapsed) AS waiting \
              ORDER BY rank, id LIMIT 1) RETURNING id, lease, spec, attempt"
     );
-    let row = write.maybe(sqlx::AssertSqlSafe(sql), args![queue.id, now, now + LEASE, agent]).await?;
+    let mut args = args![queue.id, now, now + LEASE, agent];
+    args.extend(without.iter().map(|id| crate::database::Value::from(*id)));
+    let row = write.maybe(sqlx::AssertSqlSafe(sql), args).await?;
     let Some(row) = row else {
         return Ok(None);
     };

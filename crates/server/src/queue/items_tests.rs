@@ -113,7 +113,7 @@ async fn follow_steps(steps: Vec<Step>) {
             Step::Wait { seconds } => now += jiff::SignedDuration::from_secs(seconds),
             Step::Pop => {
                 let mut write = database.write().await.unwrap();
-                let popped = pop(&mut write, &queue, None, now).await.unwrap();
+                let popped = pop(&mut write, &queue, None, &[], now).await.unwrap();
                 write.commit().await.unwrap();
                 let expected = first(&mut model, now).map(|(_, id, life)| {
                     *life = item::pop(life, now).unwrap();
@@ -195,4 +195,24 @@ async fn an_agent_hears_of_all_that_it_holds_and_of_what_others_left_alone() {
         let found = own_and_orphaned(&database, 1, 1, now, page).await.unwrap();
         assert_eq!(found.iter().map(|item| item.id).collect::<Vec<_>>(), expected, "pages of {page}");
     }
+}
+
+//
+#[tokio::test]
+async fn what_an_agent_has_no_room_for_does_not_hide_what_is_behind_it() {
+    let (_folder, database, queue) = queue().await;
+    let mut now = Timestamp::from_second(1_000_000).unwrap();
+    let first = push(&database, 0, now).await;
+    let second = push(&database, 0, now).await;
+    let take = async |without: &[i64], now: Timestamp| {
+        let mut write = database.write().await.unwrap();
+        let popped = pop(&mut write, &queue, None, without, now).await.unwrap();
+        write.commit().await.unwrap();
+        popped.map(|popped| popped.id)
+    };
+    assert_eq!(take(&[first, second], now).await, None);
+    assert_eq!(take(&[first], now).await, Some(second));
+    now += LEASE * 2;
+    assert_eq!(take(&[first, second], now).await, None, "nor after a lease ran out");
+    assert_eq!(take(&[second], now).await, Some(first));
 }

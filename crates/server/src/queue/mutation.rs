@@ -192,7 +192,7 @@ impl QueueMutation {
             return Ok(None);
         }
         let mut write = shared.database.write().await?;
-        let popped = pop(&mut write, &queue, agent, now).await?;
+        let popped = pop(&mut write, &queue, agent, &[], now).await?;
         write.commit().await?;
         let Some(popped) = popped else {
             return Ok(None);
@@ -300,14 +300,15 @@ pub async fn pop(
     write: &mut crate::database::Write,
     queue: &super::Queue,
     agent: Option<i64>,
+    without: &[i64],
     now: Timestamp,
 ) -> crate::database::Result<Option<items::Popped>> {
     if !limits::is_room_to_run(write, queue, now).await? {
         return Ok(None);
     }
     match quota::exist(write).await? {
-        true => quota::pop(write, queue, agent, now).await,
-        false => items::pop(write, queue, agent, now).await,
+        true => quota::pop(write, queue, agent, without, now).await,
+        false => items::pop(write, queue, agent, without, now).await,
     }
 }
 

@@ -43,11 +43,17 @@ pub async fn note(write: &mut Write, queue: &Queue, item: (i64, &Value), user: i
 }
 
 /// Hands out the first item that fits; those before it are told why they wait.
-pub async fn pop(write: &mut Write, queue: &Queue, agent: Option<i64>, now: Timestamp) -> Result<Option<Popped>> {
+pub async fn pop(
+    write: &mut Write,
+    queue: &Queue,
+    agent: Option<i64>,
+    without: &[i64],
+    now: Timestamp,
+) -> Result<Option<Popped>> {
     if write.dialect() == Dialect::Postgres {
         write.all("SELECT pg_advisory_xact_lock($1)", args![POSTGRES_LOCK]).await?;
     }
-    let Some(item) = first_that_fits(write, queue, now).await? else {
+    let Some(item) = first_that_fits(write, queue, without, now).await? else {
         return Ok(None);
     };
     let sql = "UPDATE items SET state = 'LEASED', lease = lease + 1, leased_until = $3, agent_id = $4, updated_at = $2, \
@@ -60,11 +66,11 @@ pub async fn pop(write: &mut Write, queue: &Queue, agent: Option<i64>, now: Time
 }
 
 /// Looks past those who are at their limit, however much they have submitted.
-async fn first_that_fits(write: &mut Write, queue: &Queue, now: Timestamp) -> Result<Option<i64>> {
+async fn first_that_fits(write: &mut Write, queue: &Queue, without: &[i64], now: Timestamp) -> Result<Option<i64>> {
     let Accounts { users, team } = accounts(write, queue, now).await?;
     let mut held_from = BTreeMap::new();
     loop {
-        let (waiting, told) = page(write, queue, now, &held_from).await?;
+        let (waiting, told) = page(write, queue, now, (&held_from, without)).await?;
         let choice = choose(&waiting, &users, team.as_ref());
         tell(write, &told, &choice.held).await?;
         if choice.item.is_some() || waiting.len() < PAGE {
@@ -80,7 +86,7 @@ async fn page(
     write: &mut Write,
     queue: &Queue,
     now: Timestamp,
-    held_from: &BTreeMap<i64, i64>,
+    (held_from, without): (&BTreeMap<i64, i64>, &[i64]),
 ) -> Result<(Vec<Waiting>, HashMap<i64, String>)> {
     let mut users_by_gpus: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
     for (user, gpus) in held_from {
@@ -93,6 +99,11 @@ async fn page(
         let places = places(at + 1, users.len());
         rest += &format!(" AND NOT (gpus >= ${at} AND user_id IN ({places}))");
         args.extend(std::iter::once(gpus).chain(users).map(Argument::from));
+    }
+    if !without.is_empty() {
+        let places = places(args.len() + 1, without.len());
+        rest += &format!(" AND id NOT IN ({places})");
+        args.extend(without.iter().map(|id| Argument::from(*id)));
     }
     // Two look-ups, each by its index; joined by OR they would read the queue.
     let sql = format!(
@@ -206,7 +217,7 @@ mod tests {
         let small = push(&mut write, 1, 0).await;
         let of_other = push(&mut write, 2, 8).await;
         for expected in [Some(small), Some(of_other), None] {
-            let popped = pop(&mut write, &queue, None, now).await.unwrap();
+            let popped = pop(&mut write, &queue, None, &[], now).await.unwrap();
             assert_eq!(popped.map(|popped| popped.id), expected);
         }
         let sql = "SELECT COUNT(*) AS n FROM items WHERE waiting = $1";
@@ -222,7 +233,7 @@ mod tests {
         let (first, second) = (push(&mut write, 2, 0).await, push(&mut write, 2, 0).await);
         let later = Timestamp::UNIX_EPOCH + LEASE;
         for (now, expected) in [(Timestamp::UNIX_EPOCH, first), (later, first), (later, second)] {
-            let popped = pop(&mut write, &queue, None, now).await.unwrap();
+            let popped = pop(&mut write, &queue, None, &[], now).await.unwrap();
             assert_eq!(popped.map(|popped| popped.id), Some(expected));
         }
     }

@@ -29,6 +29,8 @@ use volley_plan::run::state::State as RunState;
 
 /// What one agent takes at once; more would only wait in its hands.
 const TAKE_MAX: usize = 64;
+/// What may be left out at once; each is a parameter of a statement.
+const WITHOUT_MAX: usize = 512;
 /// So long an agent is reminded of what has ended, which it may have missed.
 const REMINDED: SignedDuration = SignedDuration::from_mins(10);
 
@@ -94,6 +96,9 @@ pub struct Take {
     /// By its name, or its id.
     queue: String,
     limit: Option<usize>,
+    /// Items that the agent has no room for, by their ids.
+    #[serde(default)]
+    without: Vec<String>,
 }
 
 pub async fn take(
@@ -108,13 +113,15 @@ pub async fn take(
         |queue: &&Queue| queue.name == wanted.queue || ids::encode("RunQueue", queue.id).as_str() == wanted.queue;
     let queue = served.iter().find(is_wanted).ok_or_else(|| Fault::missing(format!("queue `{}`", wanted.queue)))?;
     let limit = wanted.limit.unwrap_or(1).min(TAKE_MAX);
+    let numbers = wanted.without.iter().filter_map(|id| ids::decode_item(id)).map(|(number, _)| number);
+    let without: Vec<i64> = numbers.take(WITHOUT_MAX).collect();
     let now = Timestamp::now();
     let mut taken = Vec::new();
     if items::is_anything_waiting(&shared.database, queue.id, now).await? {
         let mut write = shared.database.write().await?;
         agent::store::hear(&mut write, agent.id, None, now).await?;
         while taken.len() < limit {
-            let Some(popped) = mutation::pop(&mut write, queue, Some(agent.id), now).await? else {
+            let Some(popped) = mutation::pop(&mut write, queue, Some(agent.id), &without, now).await? else {
                 break;
             };
             taken.push(popped.id);
