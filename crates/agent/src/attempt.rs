@@ -7,6 +7,7 @@ use crate::runner::Failure;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 use volley_client::Client;
 use volley_client::items::Run;
 use volley_client::jobs::JobPath;
@@ -50,9 +51,16 @@ pub struct Attempt {
     pub prepared: Arc<Prepared>,
     /// What the workload is known to the server by; there when it is submitted.
     pub credential: Option<String>,
+    /// Nobody wants it any more.
+    pub stop: CancellationToken,
 }
 
 impl Attempt {
+    /// Does what may take long, unless the item is to be stopped before it is done.
+    pub async fn unless_stopped<T>(&self, slow: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        unless(&self.stop, slow).await
+    }
+
     pub fn manifests(&self) -> Result<&Manifests, Failure> {
         match &self.prepared.submission {
             Ok(Submission::Kubernetes(manifests)) => Ok(manifests),
@@ -192,6 +200,14 @@ impl Bench {
     }
 }
 
+async fn unless<T>(stop: &CancellationToken, slow: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => Err(Failure::Busy("it is being stopped".to_owned())),
+        done = slow => done,
+    }
+}
+
 fn told(refusals: &[Refusal]) -> String {
     refusals.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
@@ -210,4 +226,21 @@ fn is_plural(submission: &Submission) -> bool {
 /// The values of a template, as the queue's items have them.
 pub fn values(given: &Value) -> BTreeMap<String, Value> {
     given.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // L-16, L-34
+    #[tokio::test]
+    async fn a_stop_does_not_wait_for_what_takes_long() {
+        let stop = CancellationToken::new();
+        assert!(unless(&stop, async { Ok(1) }).await.is_ok_and(|done| done == 1));
+        stop.cancel();
+        let pull = std::future::pending::<Result<(), Failure>>();
+        assert!(matches!(unless(&stop, pull).await, Err(Failure::Busy(_))));
+        let started = unless(&stop, async { Ok(()) }).await;
+        assert!(started.is_err(), "nothing begins after a stop");
+    }
 }

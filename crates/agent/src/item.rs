@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 use volley_client::items::Run;
 use volley_plan::agent::life::{self, Standing};
 use volley_plan::launch::names;
@@ -122,6 +123,10 @@ pub struct Entry {
     pub told: Told,
     /// The run was begun for this attempt.
     pub begun: u32,
+    /// What the workload of this attempt is known by, asked for once.
+    pub credential: Option<(u32, String)>,
+    /// Ends what takes long on the way to a workload that nobody wants any more.
+    pub stop: CancellationToken,
     touched: u64,
 }
 
@@ -156,6 +161,7 @@ impl Table {
             entry.item = item;
         }
         entry.touched = touched;
+        entry.heed();
         key
     }
 
@@ -167,6 +173,7 @@ impl Table {
         if let Some(entry) = state.entries.get_mut(key) {
             change(entry);
             entry.touched = touched;
+            entry.heed();
         }
     }
 
@@ -202,6 +209,7 @@ impl Table {
                 None if entry.item.is_open() && !entry.item.is_mine => entry.item.is_orphaned = false,
                 None => missing.push(entry.item.clone()),
             }
+            entry.heed();
             keys.push(key.clone());
         }
         for (key, item) in listed {
@@ -241,7 +249,25 @@ pub struct Listed {
 
 impl Entry {
     fn new(item: Item) -> Entry {
-        Entry { item, prepared: None, refusal: None, told: Told::default(), begun: 0, touched: 0 }
+        Entry {
+            item,
+            prepared: None,
+            refusal: None,
+            told: Told::default(),
+            begun: 0,
+            credential: None,
+            stop: CancellationToken::new(),
+            touched: 0,
+        }
+    }
+
+    fn heed(&mut self) {
+        let is_unwanted = self.item.is_stop_asked || self.item.standing == Standing::Ended;
+        if is_unwanted {
+            self.stop.cancel();
+        } else if self.stop.is_cancelled() {
+            self.stop = CancellationToken::new();
+        }
     }
 }
 
@@ -310,6 +336,21 @@ mod tests {
         assert_eq!(mine.whereabouts(&told("a:1", Standing::Claimed)), None);
         assert_eq!(mine.whereabouts(&told("a:2", Standing::Claimed)), Some(Whereabouts::Elsewhere));
         assert_eq!(mine.whereabouts(&told("", Standing::Ended)), Some(Whereabouts::Over));
+    }
+
+    // L-16, L-34
+    #[test]
+    fn what_is_under_way_hears_of_a_stop() {
+        let table = Table::default();
+        let (a, b) = (table.put(item("a", Standing::Claimed)), table.put(item("b", Standing::Claimed)));
+        let stop = |key: &str| table.get(key).unwrap().stop;
+        let (first, second) = (stop(&a), stop(&b));
+        table.change(&a, |entry| entry.item.is_stop_asked = true);
+        assert!(first.is_cancelled() && !second.is_cancelled());
+        table.take_list(vec![item("a", Standing::Claimed)], table.now());
+        table.change(&b, |entry| entry.item.be_over());
+        assert!(second.is_cancelled(), "it was deleted");
+        assert!(!stop(&a).is_cancelled(), "the server knows nothing of a stop");
     }
 
     // L-27

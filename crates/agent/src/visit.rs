@@ -3,7 +3,7 @@
 use crate::attempt::Attempt;
 use crate::desk::{Desk, End};
 use crate::item::{Entry, Item, Told};
-use crate::runner::{Failure, Runner, Sight};
+use crate::runner::{Done, Failure, Runner, Sight};
 use crate::shell::Shell;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -20,6 +20,8 @@ const ROUNDS_MAX: usize = 12;
 const CLOCK: Duration = Duration::from_secs(10);
 /// What waits for something of this machine is tried again after this.
 const BUSY: Duration = Duration::from_secs(1);
+/// So long a look waits for what it is to look at, which is seen within this unless something is wrong.
+const READY_MAX: Duration = Duration::from_secs(10);
 
 impl Shell {
     pub async fn visit(&self, key: &str) -> Result<Option<Duration>, Failure> {
@@ -98,7 +100,7 @@ impl Shell {
                 prepared
             }
         };
-        Ok(Attempt { key: key.to_owned(), item, prepared, credential: None })
+        Ok(Attempt { key: key.to_owned(), item, prepared, credential: None, stop: entry.stop.clone() })
     }
 
     /// Who runs it; nobody where it was refused.
@@ -117,7 +119,7 @@ impl Shell {
         refusal = refusal.or_else(|| attempt.prepared.submission.as_ref().err().cloned());
         let mut sight = Sight::default();
         match &runner {
-            Some(runner) => match runner.ready(attempt).await {
+            Some(runner) => match ready(runner, attempt).await {
                 Ok(()) => sight = runner.observe(attempt, &|pod, name| self.consoles.tail(attempt, pod, name)),
                 Err(Failure::Refused(reason)) => refusal = refusal.or(Some(reason)),
                 Err(Failure::Busy(why)) => return self.wait(attempt, why).await,
@@ -186,7 +188,10 @@ impl Shell {
                 return Ok(Step::Again);
             }
             if let Err(Failure::Busy(why)) = done {
-                return self.wait(&attempt, why).await;
+                return match attempt.stop.is_cancelled() {
+                    true => Ok(Step::Again),
+                    false => self.wait(&attempt, why).await,
+                };
             }
             done?;
             // A deed may have changed the item: its attempt, or how it stands.
@@ -218,7 +223,7 @@ impl Shell {
             Deed::Submit => {
                 let Some(runner) = runner else { return Ok(()) };
                 // Whoever has lost the item is told so here, before its run is set back to its beginning.
-                let credential = Some(self.desk.credential(item, &self.bench.key).await?);
+                let credential = Some(self.credential(attempt).await?);
                 let armed = Attempt { credential, ..attempt.clone() };
                 let (begun, submitted) = tokio::join!(self.begin_run(attempt), runner.act(&armed, deed));
                 begun?;
@@ -262,6 +267,18 @@ impl Shell {
                 None => Ok(()),
             },
         }
+    }
+
+    /// What the workload is known by; asked for once, however often it is tried to submit it.
+    async fn credential(&self, attempt: &Attempt) -> Result<String, Failure> {
+        let number = attempt.item.attempt;
+        let known = self.table.get(&attempt.key).and_then(|entry| entry.credential);
+        if let Some((_, known)) = known.filter(|(of, _)| *of == number) {
+            return Ok(known);
+        }
+        let made = self.desk.credential(&attempt.item, &self.bench.key).await?;
+        self.table.change(&attempt.key, |entry| entry.credential = Some((number, made.clone())));
+        Ok(made)
     }
 
     async fn acknowledge(&self, attempt: &Attempt) -> Result<(), Failure> {
@@ -370,6 +387,12 @@ impl Shell {
         }
         Ok(())
     }
+}
+
+/// A cluster or an engine that does not answer keeps no visit from others.
+async fn ready(runner: &Arc<dyn Runner>, attempt: &Attempt) -> Done {
+    let late = |_| Failure::Busy("what it is to run on does not answer yet".to_owned());
+    tokio::time::timeout(READY_MAX, runner.ready(attempt)).await.map_err(late)?
 }
 
 enum Step {

@@ -91,7 +91,7 @@ impl ContainerRunner {
             Some(made) => text(&made, "Id").to_owned(),
             None => self.create(&view, attempt, request, &claim).await?,
         };
-        claim.write(BEGUN, &id)?;
+        attempt.unless_stopped(async { Ok(claim.write(BEGUN, &id)?) }).await?;
         view.engine.start(&id).await.map_err(|error| refusal(error, "start"))?;
         view.look_at(&id).await?;
         Ok(())
@@ -104,13 +104,15 @@ impl ContainerRunner {
         request: &Request,
         claim: &Claim,
     ) -> Result<String, Failure> {
+        // What waits for a GPU fetches nothing meanwhile; which one it gets is decided below, under the lock.
+        choose(&request.gpus, &view.all())?;
         let folder = claim.path.join(SOURCE);
         let code = attempt.prepared.order.as_ref().and_then(|order| order.code.as_ref());
         if let (Some(code), Some(_)) = (code, request.code_folder) {
-            source::fetch(&self.client, &code.source, &folder).await?;
+            attempt.unless_stopped(source::fetch(&self.client, &code.source, &folder)).await?;
             source::open_up(&folder)?;
         }
-        self.pull(view, request).await?;
+        attempt.unless_stopped(self.pull(view, request)).await?;
         let _choosing = self.choosing.lock().await;
         let filled = Filled {
             environment: self.variables(attempt, request)?,

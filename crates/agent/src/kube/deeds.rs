@@ -67,9 +67,9 @@ async fn submit(cluster: &Arc<Cluster>, attempt: &Attempt, manifests: &Manifests
         put_service(cluster, service).await?;
     }
     for service in &manifests.services {
-        wait_until_ready(cluster, service).await?;
+        attempt.unless_stopped(wait_until_ready(cluster, service)).await?;
     }
-    let watched = cluster.kind_of(&manifests.workload).await?;
+    let watched = attempt.unless_stopped(cluster.kind_of(&manifests.workload)).await?;
     let what = format!("{} `{}`", watched.kind.resource.kind, manifests.name());
     match calls::create(&cluster.client, &watched.kind, &manifests.namespace, &manifests.workload).await {
         Ok(made) => learn(cluster, row_of(&watched.kind), made),

@@ -102,7 +102,7 @@ impl ProcessRunner {
         claim.make()?;
         let folder = claim.path.join(SOURCE);
         if let Some(code) = &request.code {
-            source::fetch(&self.client, code, &folder).await?;
+            attempt.unless_stopped(source::fetch(&self.client, code, &folder)).await?;
         }
         tokio::fs::create_dir_all(&folder).await?;
         let folder =
