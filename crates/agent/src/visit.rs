@@ -12,6 +12,7 @@ use std::time::Duration;
 use volley_plan::agent::life::{self, Deed, Image, Seen, Stage, Standing};
 use volley_plan::agent::state::State;
 use volley_plan::launch::Submission;
+use volley_plan::launch::resource::Kind;
 use volley_plan::queue::item::is_in_reach;
 
 /// A look that is followed by another at once: each does at least one deed, and a life has fewer than these.
@@ -103,13 +104,22 @@ impl Shell {
         Ok(Attempt { key: key.to_owned(), item, prepared, credential: None, stop: entry.stop.clone() })
     }
 
-    /// Who runs it; nobody where it was refused.
+    /// Who runs it; nobody where it was refused before it began.
     fn runner(&self, attempt: &Attempt) -> Option<Arc<dyn Runner>> {
-        match attempt.prepared.submission.as_ref().ok()? {
-            Submission::Kubernetes(_) => Some(self.kube.clone()),
-            Submission::Process(_) => Some(self.process.clone()),
-            Submission::Container(_) => Some(self.container.clone()),
-        }
+        let item = &attempt.item;
+        let kind = match &attempt.prepared.submission {
+            Ok(Submission::Kubernetes(_)) => Kind::Kubernetes,
+            Ok(Submission::Process(_)) => Kind::Process,
+            Ok(Submission::Container(_)) => Kind::Container,
+            Err(_) if item.standing == Standing::Leased => return None,
+            // What is refused today may have been begun before: its job is gone since, or the agent's policy another.
+            Err(_) => Kind::of(item.spec["resource"].as_str().unwrap_or_default()).ok()?,
+        };
+        Some(match kind {
+            Kind::Kubernetes => self.kube.clone(),
+            Kind::Process => self.process.clone(),
+            Kind::Container => self.container.clone(),
+        })
     }
 
     async fn look(&self, attempt: &Attempt, entry: &Entry) -> Result<Step, Failure> {

@@ -8,6 +8,7 @@ use crate::attempt::Attempt;
 use crate::runner::{Done, Failure};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -23,16 +24,16 @@ const READY_PAUSE: Duration = Duration::from_millis(200);
 /// Writers of the same object are few; each try reads it anew.
 const TRIES_MAX: usize = 5;
 
-pub async fn act(cluster: &Arc<Cluster>, attempt: &Attempt, manifests: &Manifests, deed: &Deed) -> Done {
+pub async fn act(cluster: &Arc<Cluster>, attempt: &Attempt, deed: &Deed) -> Done {
     match deed {
-        Deed::Submit => submit(cluster, attempt, manifests).await,
-        Deed::Own => own(cluster, attempt, manifests).await,
+        Deed::Submit => submit(cluster, attempt, attempt.manifests()?).await,
+        Deed::Own => own(cluster, attempt).await,
         Deed::Mark(reason) => mark(cluster, attempt, reason).await,
         Deed::Delete => delete(cluster, present(cluster, attempt).into_iter().collect()).await,
         Deed::DeleteOlder => delete(cluster, older(cluster, attempt)).await,
         Deed::Release => release(cluster, present(cluster, attempt).into_iter().collect()).await,
         Deed::ReleaseOlder => release(cluster, older(cluster, attempt)).await,
-        Deed::Sweep => sweep(cluster, attempt, manifests).await,
+        Deed::Sweep => sweep(cluster, attempt).await,
         Deed::Adopt
         | Deed::Acknowledge
         | Deed::Build
@@ -182,21 +183,30 @@ async fn endpoints(cluster: &Cluster, object: &Value) -> Result<usize, Failure> 
 }
 
 /// What stands beside the workload goes with it (L-36, K-63).
-async fn own(cluster: &Cluster, attempt: &Attempt, manifests: &Manifests) -> Done {
+async fn own(cluster: &Cluster, attempt: &Attempt) -> Done {
     let Some(workload) = present(cluster, attempt) else { return Ok(()) };
     let secret = Kind::new("v1", "Secret", "secrets");
     let patch = |manifest: &Value| json!({ "metadata": { "ownerReferences": owned(manifest, &workload)["metadata"]["ownerReferences"] } });
-    for each in &manifests.secrets {
-        if let Some(mut made) = calls::patch(&cluster.client, &secret, &each.manifest, &patch(&each.manifest)).await? {
+    let helpers: Vec<Value> = match attempt.manifests() {
+        Ok(manifests) => manifests.secrets.iter().map(|secret| secret.manifest.clone()).collect(),
+        Err(_) => cluster.view.around(&attempt.key).helpers,
+    };
+    for helper in &helpers {
+        if let Some(mut made) = calls::patch(&cluster.client, &secret, helper, &patch(helper)).await? {
             made["data"] = Value::Null;
             learn(cluster, Row::Helper, made);
         }
     }
-    for each in &manifests.services {
+    for each in services_of(attempt) {
         let kind = cluster.plain_kind(&each.manifest).await?;
         calls::patch(&cluster.client, &kind, &each.manifest, &patch(&each.manifest)).await?;
     }
     Ok(())
+}
+
+/// Services beside the workload; of a launch that is refused now they are not known, and go with it.
+fn services_of(attempt: &Attempt) -> &[Auxiliary] {
+    attempt.manifests().map(|manifests| manifests.services.as_slice()).unwrap_or_default()
 }
 
 async fn mark(cluster: &Arc<Cluster>, attempt: &Attempt, reason: &str) -> Done {
@@ -258,17 +268,24 @@ async fn refresh(cluster: &Cluster, kind: &Kind, object: &Value) -> Done {
     Ok(())
 }
 
-async fn sweep(cluster: &Arc<Cluster>, attempt: &Attempt, manifests: &Manifests) -> Done {
+async fn sweep(cluster: &Arc<Cluster>, attempt: &Attempt) -> Done {
+    let helpers = cluster.view.around(&attempt.key).helpers;
+    let namespaces: BTreeSet<&str> = match attempt.manifests() {
+        Ok(manifests) => BTreeSet::from([manifests.namespace.as_str()]),
+        Err(_) => helpers.iter().map(|helper| text(helper, "metadata.namespace")).collect(),
+    };
     let selector = format!("{}={},{}=launch-agent", label::ITEM, names::item_key(&attempt.item.id), label::CREATED_BY);
     let mut kinds = vec![Kind::new("v1", "Secret", "secrets")];
-    for service in &manifests.services {
+    for service in services_of(attempt) {
         kinds.push(cluster.plain_kind(&service.manifest).await?);
     }
-    for kind in kinds {
-        calls::delete_all(&cluster.client, &kind, &manifests.namespace, &selector).await?;
+    for kind in &kinds {
+        for namespace in &namespaces {
+            calls::delete_all(&cluster.client, kind, namespace, &selector).await?;
+        }
     }
-    for helper in cluster.view.around(&attempt.key).helpers {
-        cluster.view.forget(&super::view::place(Row::Helper, &helper), None);
+    for helper in &helpers {
+        cluster.view.forget(&super::view::place(Row::Helper, helper), None);
     }
     cluster.view.settle(&attempt.key);
     Ok(())

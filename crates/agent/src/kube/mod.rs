@@ -15,7 +15,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
 use kube::{Client, Config, discovery};
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock, Weak};
 use tokio::sync::watch as channel;
@@ -162,6 +162,29 @@ impl Cluster {
         }
     }
 
+    /// Returns when all that is decided by has been listed; events and groups only say more.
+    async fn seen(&self) {
+        let is_needed = |watched: &&Watched| matches!(watched.row, Row::Workload | Row::Pod | Row::Helper);
+        let all: Vec<channel::Receiver<bool>> =
+            self.kinds.lock().values().filter(is_needed).map(|watched| watched.seen.clone()).collect();
+        for mut seen in all {
+            // The sender lives as long as the watch.
+            let _ = seen.wait_for(|seen| *seen).await;
+        }
+    }
+
+    /// Watches the kinds that pods of an item belong to, where nothing else says what its workload is.
+    async fn watch_owners(self: &Arc<Self>, key: &str) -> Done {
+        self.seen().await;
+        for (version, kind) in self.view.owners(key) {
+            match self.kind_of(&json!({ "apiVersion": version, "kind": kind })).await {
+                Ok(_) | Err(Failure::Refused(_)) => (),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     /// Forgets the watches, which refer to the cluster.
     pub fn close(&self) {
         self.kinds.lock().clear();
@@ -201,6 +224,27 @@ impl KubeRunner {
         let client = connect(file.as_deref(), context.as_deref()).await.map_err(Failure::Refused)?;
         let cluster = Cluster::new(client, &self.terms);
         Ok(self.named.lock().entry((file, context)).or_insert(cluster).clone())
+    }
+
+    /// Where something of an item was seen, else the agent's own.
+    fn holder(&self, key: &str) -> Option<Arc<Cluster>> {
+        let named = self.named.lock();
+        named.values().find(|cluster| cluster.view.has(key)).or(self.own.as_ref()).cloned()
+    }
+
+    /// Where an attempt is, as far as it is known: by its manifests, or by what is there of one that is refused now.
+    fn known_place(&self, attempt: &Attempt) -> Option<Arc<Cluster>> {
+        match attempt.manifests() {
+            Ok(manifests) => self.known(manifests),
+            Err(_) => self.holder(&attempt.key),
+        }
+    }
+
+    async fn place(&self, attempt: &Attempt) -> Result<Arc<Cluster>, Failure> {
+        match attempt.manifests() {
+            Ok(manifests) => self.cluster(manifests).await,
+            Err(refused) => self.holder(&attempt.key).ok_or(refused),
+        }
     }
 
     /// The agent's own cluster, where it has one.
@@ -249,17 +293,12 @@ pub async fn connect(file: Option<&str>, context: Option<&str>) -> Result<Client
 impl Runner for KubeRunner {
     fn ready<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, Done> {
         Box::pin(async move {
-            let manifests = attempt.manifests()?;
-            let cluster = self.cluster(manifests).await?;
-            cluster.kind_of(&manifests.workload).await?;
-            // Events and groups only say more; what is decided depends on the others.
-            let is_needed = |watched: &&Watched| matches!(watched.row, Row::Workload | Row::Pod | Row::Helper);
-            let all: Vec<channel::Receiver<bool>> =
-                cluster.kinds.lock().values().filter(is_needed).map(|watched| watched.seen.clone()).collect();
-            for mut seen in all {
-                // The sender lives as long as the watch.
-                let _ = seen.wait_for(|seen| *seen).await;
+            let cluster = self.place(attempt).await?;
+            match attempt.manifests() {
+                Ok(manifests) => drop(cluster.kind_of(&manifests.workload).await?),
+                Err(_) => cluster.watch_owners(&attempt.key).await?,
             }
+            cluster.seen().await;
             Ok(())
         })
     }
@@ -269,20 +308,19 @@ impl Runner for KubeRunner {
     }
 
     fn observe(&self, attempt: &Attempt, tails: Tails<'_>) -> Sight {
-        let cluster = attempt.manifests().ok().and_then(|manifests| self.known(manifests));
+        let cluster = self.known_place(attempt);
         cluster.map(|cluster| sight::of(&cluster.view.around(&attempt.key), attempt, tails)).unwrap_or_default()
     }
 
     fn act<'a>(&'a self, attempt: &'a Attempt, deed: &'a Deed) -> BoxFuture<'a, Done> {
         Box::pin(async move {
-            let manifests = attempt.manifests()?;
-            let cluster = self.cluster(manifests).await?;
-            deeds::act(&cluster, attempt, manifests, deed).await
+            let cluster = self.place(attempt).await?;
+            deeds::act(&cluster, attempt, deed).await
         })
     }
 
     fn sources(&self, attempt: &Attempt, read: &BTreeSet<Run>) -> Vec<Source> {
-        let cluster = attempt.manifests().ok().and_then(|manifests| self.known(manifests));
+        let cluster = self.known_place(attempt);
         let Some(around) = cluster.map(|cluster| cluster.view.around(&attempt.key)) else { return Vec::new() };
         let Some(workload) = sight::present(&around, attempt) else { return Vec::new() };
         let pods: Vec<Value> = sight::own_pods(&around, attempt).cloned().collect();
@@ -296,11 +334,18 @@ impl Runner for KubeRunner {
         since: Option<&'a str>,
     ) -> BoxFuture<'a, Result<Log, Failure>> {
         Box::pin(async move {
-            let manifests = attempt.manifests()?;
-            let cluster = self.cluster(manifests).await?;
+            let cluster = self.place(attempt).await?;
+            let namespace = match attempt.manifests() {
+                Ok(manifests) => manifests.namespace.clone(),
+                Err(refused) => {
+                    let around = cluster.view.around(&attempt.key);
+                    let workload = sight::present(&around, attempt).ok_or(refused)?;
+                    text(workload, "metadata.namespace").to_owned()
+                }
+            };
             let mut path = format!(
                 "/api/v1/namespaces/{}/pods/{}/log?timestamps=true&follow=true&container={}",
-                part(&manifests.namespace),
+                part(&namespace),
                 part(&source.pod),
                 part(&source.run.container)
             );

@@ -168,6 +168,13 @@ impl View {
         around
     }
 
+    /// Kinds that an item's pods belong to, by `apiVersion` and `kind`: one of them may be its workload's.
+    pub fn owners(&self, key: &str) -> BTreeSet<(String, String)> {
+        let pods = self.around(key).pods;
+        let all = pods.iter().filter_map(|pod| pod["metadata"]["ownerReferences"].as_array()).flatten();
+        all.map(|owner| (text(owner, "apiVersion").to_owned(), text(owner, "kind").to_owned())).collect()
+    }
+
     /// An item is settled, and what was remembered of it beside its objects goes.
     pub fn settle(&self, key: &str) {
         self.state.lock().disrupted.remove(key);
@@ -257,6 +264,18 @@ mod tests {
         assert!(around.pods.is_empty() && around.disrupted.contains(&2));
         view.settle("k");
         assert!(view.around("k").disrupted.is_empty() && !view.has("k"));
+    }
+
+    // L-33
+    #[test]
+    fn the_kind_of_a_workload_is_found_by_its_pods() {
+        let view = View::default();
+        let mut pod = object("Pod", "p", 1);
+        pod["metadata"]["ownerReferences"] = json!([{ "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob" }]);
+        view.learn(Row::Pod, pod);
+        let kinds: Vec<_> = view.owners("k").into_iter().collect();
+        assert_eq!(kinds, [("kubeflow.org/v1".to_owned(), "PyTorchJob".to_owned())]);
+        assert!(view.owners("other").is_empty());
     }
 
     #[test]
