@@ -59,7 +59,7 @@ impl Agent {
     fn take(&self) -> Item {
         self.runtime.block_on(async {
             loop {
-                if let Some(item) = self.client.take(&self.id, "gpu", 1).await.expect("an answer").pop() {
+                if let Some(item) = self.client.take(&self.id, "gpu", 1, &[]).await.expect("an answer").pop() {
                     return item;
                 }
                 tokio::time::sleep(std::time::Duration::from_millis(20)).await;
@@ -176,7 +176,7 @@ fn what_waits_says_why_and_is_stopped() {
     assert!(run(&world, &["ps", "-a"]).contains("STOPPED"));
     let why = json(&world, &["why", number, "-o", "json"]);
     assert_eq!((&why["end"], &why["reasons"][1]), (&value!("stopped"), &value!("stopped by alice (stage: agent)")));
-    assert!(agent.runtime.block_on(agent.client.take(&agent.id, "gpu", 1)).expect("an answer").is_empty());
+    assert!(agent.runtime.block_on(agent.client.take(&agent.id, "gpu", 1, &[])).expect("an answer").is_empty());
     let again = done(verb(&world, &["stop", number])).1;
     assert!(again.contains("has ended already: stopped"), "{again}");
     assert!(refusal(&world, &["why", "999"]).contains("there is no item `999`"));

@@ -111,13 +111,6 @@ fn read_filter(filters: Option<JsonText>) -> Result<Filter> {
     filter::parse(text.as_deref().unwrap_or("{}")).map_err(|error| Fault::bad(error.to_string()))
 }
 
-/// Runs in the order that a client names.
-pub fn by_order(runs: Vec<Record>, order: Option<&str>) -> Vec<Record> {
-    let order = order::parse(order);
-    let keyed = runs.into_iter().map(|run| (Fields::of(&run).get(&order.field), run)).collect();
-    in_order(keyed, &order)
-}
-
 /// Where runs are searched.
 struct Search<'a> {
     database: &'a Database,
@@ -217,12 +210,6 @@ impl<'a> Search<'a> {
         let placed = |row: Record| (cursor(json!([row.id, keys.remove(&row.id).flatten()])), row);
         Ok((rows.into_iter().map(placed).collect(), has_more))
     }
-}
-
-fn in_order<One>(mut keyed: Vec<(Option<Value>, One)>, order: &Order) -> Vec<One> {
-    // The sort is stable, so equals stay in order of age.
-    keyed.sort_by(|(one, _), (other, _)| order.compare(one.as_ref(), other.as_ref()));
-    keyed.into_iter().map(|(_, one)| one).collect()
 }
 
 #[cfg(test)]
