@@ -5,7 +5,7 @@ use crate::cache::controller;
 use crate::kinds::{self, own};
 use crate::queue::Key;
 use crate::shell::Shell;
-use crate::volcano::{owned, silent};
+use crate::volcano::silent;
 use volley_api::kube::text;
 use volley_plan::job::plain_pods::{self, Observed};
 
@@ -19,16 +19,17 @@ impl Shell {
             },
             None => None,
         };
-        let groups = owned(&self.cache.starting_with(own::group(), &key.namespace, "podgroup-"));
+        let group = self.cache.get(own::group(), &key.namespace, &plain_pods::group_name(&pod));
         let names = &self.options.realm.names;
-        let plan = plain_pods::plan(&Observed { pod: &pod, owner: owner.as_ref(), groups: &groups }, names);
+        let plan = plain_pods::plan(&Observed { pod: &pod, owner: owner.as_ref(), group: group.as_deref() }, names);
         self.apply(plan, &silent).await
     }
 
     /// Keeps an owner's group in step with it.
     pub async fn sync_owner(&self, key: &Key) -> Synced {
         let Some(owner) = self.ask(key.kind, &key.namespace, &key.name).await? else { return Ok(None) };
-        let groups = owned(&self.cache.starting_with(own::group(), &key.namespace, "podgroup-"));
-        self.apply(plain_pods::plan_owner(&owner, &groups), &silent).await
+        let name = plain_pods::group_of(text(&owner, "metadata.uid"));
+        let group = self.cache.get(own::group(), &key.namespace, &name);
+        self.apply(plain_pods::plan_owner(&owner, group.as_deref()), &silent).await
     }
 }

@@ -19,12 +19,12 @@ const SIZED: [&str; 4] = ["ReplicaSet", "StatefulSet", "DaemonSet", "Job"];
 const OF_POD: [&str; 5] =
     [keys::PREEMPTABLE, keys::COOLDOWN, keys::REVOCABLE_ZONE, keys::MIN_AVAILABLE, keys::MAX_UNAVAILABLE];
 
-/// A pod, the object that controls it, and the PodGroups of its namespace.
+/// A pod, the object that controls it, and the PodGroup that it is to have, if that is there.
 #[derive(Debug)]
 pub struct Observed<'a> {
     pub pod: &'a Value,
     pub owner: Option<&'a Value>,
-    pub groups: &'a [Value],
+    pub group: Option<&'a Value>,
 }
 
 /// Gives the pod a group, if our scheduler is to place it and it has none (PGC-1, PGC-6).
@@ -39,7 +39,7 @@ pub fn plan(seen: &Observed, schedulers: &[impl AsRef<str>]) -> Plan {
         return plan;
     }
     let name = group_name(pod);
-    if find(&name, seen.groups).is_none() {
+    if seen.group.is_none() {
         plan.actions.push(Action::Create { object: build(seen, &name), event: None });
     }
     let patch = json!({ "metadata": { "annotations": { keys::GROUP: name } } });
@@ -48,11 +48,9 @@ pub fn plan(seen: &Observed, schedulers: &[impl AsRef<str>]) -> Plan {
 }
 
 /// Keeps the group of an owner in step with it: gone at zero replicas, as large as the owner says (PGC-5).
-pub fn plan_owner(owner: &Value, groups: &[Value]) -> Plan {
+pub fn plan_owner(owner: &Value, group: Option<&Value>) -> Plan {
     let mut plan = Plan::default();
-    let Some(group) = find(&format!("podgroup-{}", text(owner, "metadata.uid")), groups) else {
-        return plan;
-    };
+    let Some(group) = group else { return plan };
     let is_scaled = matches!(text(owner, "kind"), "ReplicaSet" | "StatefulSet");
     if is_scaled && at(owner, "spec.replicas").and_then(Value::as_i64) == Some(0) {
         if text(group, "metadata.deletionTimestamp").is_empty() {
@@ -69,17 +67,19 @@ pub fn plan_owner(owner: &Value, groups: &[Value]) -> Plan {
     plan
 }
 
-fn find<'a>(name: &str, groups: &'a [Value]) -> Option<&'a Value> {
-    groups.iter().find(|group| text(group, "metadata.name") == name)
-}
-
 fn owners(pod: &Value) -> &[Value] {
     at(pod, "metadata.ownerReferences").and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-fn group_name(pod: &Value) -> String {
+/// The group that a pod without one is to have: its owner's, or its own.
+pub fn group_name(pod: &Value) -> String {
     let controller = owners(pod).iter().find(|owner| owner["controller"] == true);
-    format!("podgroup-{}", controller.map_or_else(|| text(pod, "metadata.uid"), |owner| text(owner, "uid")))
+    group_of(controller.map_or_else(|| text(pod, "metadata.uid"), |owner| text(owner, "uid")))
+}
+
+/// The group of the pods that the object with this uid controls.
+pub fn group_of(uid: &str) -> String {
+    format!("podgroup-{uid}")
 }
 
 fn min_member(owner: Option<&Value>) -> i32 {
@@ -177,7 +177,7 @@ mod tests {
         world.add(pod.clone());
         let planned = |world: &World| {
             let groups = world.of_kind("PodGroup");
-            plan(&Observed { pod: world.raw("Pod", "p"), owner, groups: &groups }, &["volcano"])
+            plan(&Observed { pod: world.raw("Pod", "p"), owner, group: groups.first() }, &["volcano"])
         };
         world.settle(planned);
         let group = world.of_kind("PodGroup").first().cloned().unwrap_or_default();
@@ -221,9 +221,9 @@ mod tests {
     fn a_group_follows_its_owner() {
         let (group, _) = made(&owned(json!({})), Some(&set(json!({}), 2)));
         let groups = [group];
-        assert!(plan_owner(&set(json!({}), 2), &groups).is_empty());
-        assert!(matches!(plan_owner(&set(json!({}), 0), &groups).actions[..], [Action::Delete { .. }]));
-        let larger = plan_owner(&set(json!({MIN_MEMBER: "2"}), 2), &groups);
+        assert!(plan_owner(&set(json!({}), 2), groups.first()).is_empty());
+        assert!(matches!(plan_owner(&set(json!({}), 0), groups.first()).actions[..], [Action::Delete { .. }]));
+        let larger = plan_owner(&set(json!({MIN_MEMBER: "2"}), 2), groups.first());
         let Action::Patch { patch, .. } = &larger.actions[0] else { panic!("{larger:?}") };
         assert_eq!((&patch["spec"]["minMember"], &patch["spec"]["minResources"]["cpu"]), (&json!(2), &json!("2")));
     }
@@ -237,7 +237,7 @@ mod tests {
         let mut member = pod(json!({}));
         member["spec"]["workloadRef"] = json!({"name": "w", "podGroup": "g"});
         for pod in [other, pod(json!({"annotations": {keys::GROUP: "mine"}})), theirs, member] {
-            assert!(plan(&Observed { pod: &pod, owner: None, groups: &[] }, &["volcano"]).is_empty());
+            assert!(plan(&Observed { pod: &pod, owner: None, group: None }, &["volcano"]).is_empty());
         }
     }
 }
