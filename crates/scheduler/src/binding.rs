@@ -2,7 +2,9 @@
 //! the next placement either completes it or has what was bound evicted (`plan::gang::torn`).
 
 use crate::calls::{Calls, Refusal};
+use crate::claims::{self, Claims, Wishes};
 use crate::events;
+use crate::eviction::FAILURES_MAX;
 use crate::groups::GroupWrite;
 use crate::metrics::Metrics;
 use crate::shell::{Outcome as Settled, Shell};
@@ -12,8 +14,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
+use volley_plan::gang::fit::{OpenClaim, open_claims};
 use volley_plan::gang::objects::{Key, Phase};
 use volley_plan::gang::report::PodNote;
 use volley_plan::gang::{Bind, Member};
@@ -36,9 +39,11 @@ pub struct Part {
 }
 
 /// A gang of which binds failed, how often in a row, and until when it is left alone.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Failing {
     pub count: u32,
+    /// What the server said, unless it was only that something has changed.
+    pub words: Option<String>,
     pub rests_until: Option<Instant>,
 }
 
@@ -57,6 +62,8 @@ struct Deed {
     node: Arc<str>,
     component: &'static str,
     since: Instant,
+    /// Claims that must have their volumes first.
+    claims: Vec<OpenClaim>,
 }
 
 /// All that is bound of a gang by one placement.
@@ -83,7 +90,11 @@ impl Shell {
                 || self.failing.get(&bind.gang).is_some_and(|failing| failing.rests_until.is_some());
             let Some(pending) = self.pending(&bind.pod.key, &bind.pod.uid).filter(|_| !rests) else { continue };
             let component = events::component(&pending.object);
-            let deed = Deed { pod: bind.pod, node: bind.node, component, since: pending.since };
+            let since = pending.since;
+            let snapshot = &self.view.snapshot;
+            let number = snapshot.pods.find(&bind.pod.key);
+            let claims = number.map(|pod| open_claims(snapshot, pod, &bind.node)).unwrap_or_default();
+            let deed = Deed { pod: bind.pod, node: bind.node, component, since, claims };
             let place = *places.entry(bind.gang).or_insert_with_key(|gang| {
                 batches.push(self.batch(gang, domains.get(gang)));
                 batches.len() - 1
@@ -96,6 +107,7 @@ impl Shell {
             let tools = Tools {
                 calls: self.calls.clone(),
                 permits: self.binds.clone(),
+                claims: self.view.claims.subscribe(),
                 reporter: self.reporter.clone(),
                 metrics: self.metrics.clone(),
             };
@@ -151,7 +163,30 @@ impl Shell {
                 self.parts.entry(gang.clone()).or_insert(Part { pods: Vec::new(), until: Instant::now() + PART_GRACE });
             part.pods.extend(bound);
         }
-        self.failing.insert(gang, Failing { count, rests_until: Some(until) });
+        let mut refusals = failed.iter().filter_map(|(_, refusal)| refusal.as_ref());
+        let words = refusals.find(|refusal| !refusal.is_stale()).map(|refusal| refusal.words.clone());
+        self.failing.insert(gang, Failing { count, words, rests_until: Some(until) });
+        // What it would have had is for others while it rests.
+        if count >= FAILURES_MAX {
+            self.place_soon();
+        }
+    }
+
+    /// Gangs that are refused again and again and left alone for now, and the server's words.
+    pub fn resting(&self) -> BTreeMap<Key, String> {
+        let now = Instant::now();
+        let rests = |(gang, failing): (&Key, &Failing)| {
+            let is_resting = failing.count >= FAILURES_MAX && failing.rests_until.is_some_and(|until| until > now);
+            Some((gang.clone(), failing.words.clone().filter(|_| is_resting)?))
+        };
+        self.failing.iter().filter_map(rests).collect()
+    }
+
+    /// Whether binds of the gang are under way, or have just failed and nothing was planned since.
+    pub fn is_unsettled(&self, gang: &Key) -> bool {
+        let now = Instant::now();
+        let rests = self.failing.get(gang).and_then(|failing| failing.rests_until).is_some_and(|until| until > now);
+        self.binding.contains_key(gang) || (rests && !self.placement.waiting.contains_key(gang))
     }
 
     pub fn is_single(&self, gang: &Key) -> bool {
@@ -163,18 +198,17 @@ impl Shell {
 struct Tools {
     calls: Calls,
     permits: Arc<Semaphore>,
+    claims: watch::Receiver<Claims>,
     reporter: Arc<Reporter>,
     metrics: Arc<Metrics>,
 }
 
 async fn carry_out(batch: Batch, tools: &Tools) -> Outcome {
-    let Batch { gang, deeds, mark, restarts } = batch;
-    for write in mark.iter().chain(&restarts) {
-        if let Err(refusal) = tools.calls.write_group(write).await {
-            let failed = deeds.into_iter().map(|deed| (deed.pod, Some(refusal.clone()))).collect();
-            return Outcome { gang, bound: Vec::new(), failed };
-        }
+    if let Err(refusal) = prepare(&batch, tools).await {
+        let failed = batch.deeds.into_iter().map(|deed| (deed.pod, Some(refusal.clone()))).collect();
+        return Outcome { gang: batch.gang, bound: Vec::new(), failed };
     }
+    let Batch { gang, deeds, .. } = batch;
     let has_failed = AtomicBool::new(false);
     let results = join_all(deeds.into_iter().map(|deed| perform(deed, &has_failed, tools))).await;
     let mut outcome = Outcome { gang, bound: Vec::new(), failed: Vec::new() };
@@ -185,6 +219,21 @@ async fn carry_out(batch: Batch, tools: &Tools) -> Outcome {
         }
     }
     outcome
+}
+
+/// What is done before any pod of the gang is bound.
+async fn prepare(batch: &Batch, tools: &Tools) -> Result<(), Refusal> {
+    let mut wishes = Wishes::new();
+    for deed in &batch.deeds {
+        for claim in &deed.claims {
+            wishes.entry(claim.key.clone()).or_insert_with(|| (claim.clone(), deed.node.clone()));
+        }
+    }
+    claims::settle(&wishes, &tools.calls, &tools.permits, tools.claims.clone()).await?;
+    for write in batch.mark.iter().chain(&batch.restarts) {
+        tools.calls.write_group(write).await?;
+    }
+    Ok(())
 }
 
 async fn perform(deed: Deed, has_failed: &AtomicBool, tools: &Tools) -> Result<Member, (Member, Option<Refusal>)> {
@@ -203,5 +252,32 @@ async fn perform(deed: Deed, has_failed: &AtomicBool, tools: &Tools) -> Result<M
             has_failed.store(true, Ordering::Relaxed);
             Err((deed.pod, Some(refusal)))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shell::lonely;
+
+    #[tokio::test]
+    async fn a_gang_that_is_refused_again_and_again_rests_with_the_servers_words() {
+        let gang = Key { namespace: "n".into(), name: "g".into() };
+        let pod = || Member { key: Key { namespace: "n".into(), name: "p".into() }, uid: "u".into() };
+        let fail = |shell: &mut Shell, code: u16| {
+            let refusal = Refusal { code, words: "denied".to_owned() };
+            shell.settle_binds(Outcome { gang: gang.clone(), bound: Vec::new(), failed: vec![(pod(), Some(refusal))] });
+            shell.failing.get_mut(&gang).unwrap().rests_until = Some(Instant::now() + REST_MAX);
+        };
+        let mut shell = lonely(false);
+        fail(&mut shell, 403);
+        assert!(shell.resting().is_empty(), "it is tried once more");
+        assert!(shell.is_unsettled(&gang), "it is not told that it is ready");
+        fail(&mut shell, 403);
+        assert_eq!(shell.resting(), [(gang.clone(), "denied".to_owned())].into());
+        fail(&mut shell, 409);
+        assert!(shell.resting().is_empty(), "something has changed, which the next look sees");
+        shell.settle_binds(Outcome { gang: gang.clone(), bound: vec![pod()], failed: Vec::new() });
+        assert!(!shell.is_unsettled(&gang));
     }
 }

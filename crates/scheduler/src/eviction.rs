@@ -20,8 +20,8 @@ use volley_turns::events::Reporter;
 
 /// Evictions in flight.
 const EVICTIONS_MAX: usize = 32;
-/// A gang of which binds failed so often in a row is given back rather than completed.
-const FAILURES_MAX: u32 = 2;
+/// A gang of which binds failed so often in a row is given back rather than completed, and lets others go first.
+pub const FAILURES_MAX: u32 = 2;
 
 #[derive(Debug)]
 struct Eviction {

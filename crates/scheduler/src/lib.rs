@@ -2,7 +2,7 @@
 //! out and reports.
 //!
 //! The embedded cluster hosts it for all pods, the operator on any other cluster for those that ask for `volcano` or
-//! `volley`. Reading order: `kinds`, `watch` (what is observed), `view` (what is known), `shell` (the loop), `binding`,
+//! `volley`. Reading order: `kinds`, `watch` (what is observed), `view` (what is known), `shell` (the loop), `binding`, `claims`,
 //! `eviction`, `telling`, `pace`, `groups` (what it does), `calls`, `events`; `policy` is how to place and `realm` for whom, `metrics` what was done.
 
 mod kinds;
@@ -10,6 +10,7 @@ mod watch;
 mod view;
 mod shell;
 mod binding;
+mod claims;
 mod eviction;
 mod telling;
 mod groups;

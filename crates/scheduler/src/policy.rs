@@ -1,8 +1,9 @@
 //! The policy: Volcano's scheduler configuration, from a file or from the ConfigMap that Volcano's users edit (CFG-3, CFG-3b).
 //!
-//! It is read again when it changes. What has no meaning here is said once; a text that cannot be read changes nothing.
+//! Nothing is placed before it is known. It is read again when it changes. What has no meaning here is said once; a text
+//! that cannot be read changes nothing.
 
-use crate::watch::News;
+use crate::watch::{News, has_code};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::WatchStreamExt;
@@ -34,7 +35,7 @@ pub enum Source {
 
 /// Tells of the policy, now and whenever it changes.
 pub async fn follow(client: Client, source: Source, news: mpsc::Sender<News>, reporter: Arc<Reporter>) {
-    let mut reader = Reader { last: None, news, reporter };
+    let mut reader = Reader { last: None, is_told: false, news, reporter };
     match source {
         Source::ConfigMap => follow_map(client, &mut reader).await,
         Source::File(path) => follow_file(&path, &mut reader).await,
@@ -45,7 +46,13 @@ async fn follow_map(client: Client, reader: &mut Reader) {
     let api: Api<ConfigMap> = Api::namespaced(client, NAMESPACE);
     let config = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
     let mut stream = pin!(watcher(api, config).default_backoff());
+    let mut is_listed = false;
     while let Some(event) = stream.next().await {
+        is_listed = match &event {
+            Ok(Event::Init) => false,
+            Ok(Event::InitApply(_)) => true,
+            _ => is_listed,
+        };
         match event {
             Ok(Event::InitApply(map) | Event::Apply(map)) => {
                 let about = Target {
@@ -59,7 +66,13 @@ async fn follow_map(client: Client, reader: &mut Reader) {
                 reader.take(text, Some(&about)).await;
             }
             Ok(Event::Delete(_)) => reader.take(None, None).await,
+            Ok(Event::InitDone) if !is_listed => reader.take(None, None).await,
             Ok(Event::Init | Event::InitDone) => {}
+            // Rights that were given before must not keep all pods waiting.
+            Err(error) if has_code(&error, 403) => {
+                reader.complain_once(format!("may not read ConfigMap {NAMESPACE}/{NAME}"));
+                reader.tell_first().await;
+            }
             Err(error) => tracing::debug!(%error, "failed to watch the scheduler's configuration, will try again"),
         }
     }
@@ -72,6 +85,7 @@ async fn follow_file(path: &Path, reader: &mut Reader) {
             Err(error) => {
                 let text = format!("failed to read `{}`: {error}", path.display());
                 reader.complain_once(text);
+                reader.tell_first().await;
             }
         }
         tokio::time::sleep(FILE_PACE).await;
@@ -81,13 +95,15 @@ async fn follow_file(path: &Path, reader: &mut Reader) {
 struct Reader {
     /// The text that was read last, or the complaint about it.
     last: Option<String>,
+    /// Whether any policy has been told: until then nothing is placed.
+    is_told: bool,
     news: mpsc::Sender<News>,
     reporter: Arc<Reporter>,
 }
 
 impl Reader {
     async fn take(&mut self, text: Option<String>, about: Option<&Target>) {
-        if self.last == text {
+        if self.last == text && self.is_told {
             return;
         }
         self.last.clone_from(&text);
@@ -100,13 +116,26 @@ impl Reader {
             Err(problem) => {
                 let message =
                     format!("the scheduler's configuration is refused, and the one before it stays: {problem}");
-                return self.tell(message, about);
+                self.tell(message, about);
+                return self.tell_first().await;
             }
         };
         for warning in warnings {
             self.tell(format!("in the scheduler's configuration {warning}"), about);
         }
         tracing::info!(source = if text.is_some() { KEY } else { "built in" }, "the scheduler's policy is read");
+        self.send(policy).await;
+    }
+
+    /// Where no policy can be had at all, the built-in one is.
+    async fn tell_first(&mut self) {
+        if !self.is_told {
+            self.send(built_in()).await;
+        }
+    }
+
+    async fn send(&mut self, policy: Policy) {
+        self.is_told = true;
         // Nobody listens any more when the scheduler stops.
         let _ = self.news.send(News::Policy(Box::new(policy))).await;
     }
@@ -152,7 +181,7 @@ mod tests {
     async fn what_is_read_is_told_once_and_what_is_wrong_changes_nothing() {
         let (news, mut told) = mpsc::channel(8);
         let (reporter, mut events) = Reporter::new();
-        let mut reader = Reader { last: None, news, reporter: Arc::new(reporter) };
+        let mut reader = Reader { last: None, is_told: false, news, reporter: Arc::new(reporter) };
         let about = Target {
             api_version: "v1".to_owned(),
             kind: "ConfigMap".to_owned(),
@@ -180,6 +209,20 @@ mod tests {
         messages.iter().zip(about).for_each(|(message, word)| assert!(message.contains(word), "{message}"));
     }
 
+    #[tokio::test]
+    async fn the_first_word_is_always_told() {
+        for text in [None, Some("actions: [".to_owned())] {
+            let (news, mut told) = mpsc::channel(8);
+            let (reporter, _events) = Reporter::new();
+            let mut reader = Reader { last: None, is_told: false, news, reporter: Arc::new(reporter) };
+            reader.take(text.clone(), None).await;
+            reader.take(text, None).await;
+            drop(reader);
+            assert!(matches!(told.recv().await, Some(News::Policy(policy)) if *policy == built_in()));
+            assert!(told.recv().await.is_none(), "once");
+        }
+    }
+
     // CFG-3
     #[tokio::test]
     async fn a_file_is_read_again_when_it_changes() {
@@ -188,7 +231,7 @@ mod tests {
         std::fs::write(&path, GOOD).unwrap();
         let (news, mut told) = mpsc::channel(8);
         let (reporter, _events) = Reporter::new();
-        let mut reader = Reader { last: None, news, reporter: Arc::new(reporter) };
+        let mut reader = Reader { last: None, is_told: false, news, reporter: Arc::new(reporter) };
         let file = path.clone();
         let task = tokio::spawn(async move { follow_file(&file, &mut reader).await });
         assert!(matches!(told.recv().await, Some(News::Policy(policy)) if policy.preempts));

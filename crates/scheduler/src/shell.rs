@@ -198,6 +198,7 @@ impl Shell {
     async fn turn(&mut self) {
         self.place_at = None;
         let (began, now) = (Instant::now(), Timestamp::now());
+        self.view.snapshot.resting = self.resting();
         let mut placement = self.decide(now).await;
         let took = began.elapsed();
         let pods = placement.waiting.values().map(|waiting| waiting.pods).sum();
@@ -255,4 +256,22 @@ impl Shell {
     pub fn learn_pod(&mut self, object: &Value) {
         self.view.learn(PODS, object);
     }
+}
+
+/// A shell that nobody answers.
+#[cfg(test)]
+pub fn lonely(has_rival: bool) -> Shell {
+    use volley_plan::gang::policy::Policy;
+    use volley_plan::gang::snapshot::Snapshot;
+    let snapshot = Snapshot::new(Policy::default(), &["volcano"], &[]);
+    let config = kube::Config::new("http://127.0.0.1:1".parse().expect("it is an address"));
+    let client = kube::Client::try_from(config).expect("it names no files");
+    let reporter = Arc::new(Reporter::new().0);
+    Shell::new(
+        View::new(snapshot, crate::realm::Realm::default()),
+        Calls::new(client),
+        reporter,
+        Arc::default(),
+        has_rival,
+    )
 }

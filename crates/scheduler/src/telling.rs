@@ -48,7 +48,7 @@ impl Shell {
         self.told.retain(|key, _| self.view.groups.contains_key(key));
         for (key, patch) in patches {
             // A gang is Running when its binds have landed: until then a crash must find it as it was.
-            if !self.binding.contains_key(&key) && self.is_group_ours(&key) {
+            if !self.is_unsettled(&key) && self.is_group_ours(&key) {
                 let events = events.remove(&key).unwrap_or_default();
                 self.tell_group(&key, patch, events);
             }
@@ -130,8 +130,11 @@ impl Shell {
         self.write_status(PODS, note.pod.key.clone(), target.guard(patch), events);
     }
 
-    ///
+    /// Q-4, unless Volcano's own scheduler does so: it counts what it places, too, and would be overwritten.
     fn tell_queues(&mut self) {
+        if self.has_rival {
+            return;
+        }
         for (name, now) in allocated(&self.view.snapshot) {
             let Some(told) = self.view.told_allocated.get(&*name) else { continue };
             if *told == now || (told.is_null() && now == json!({})) {
@@ -191,4 +194,23 @@ impl Shell {
 
 fn key_of(target: &Target) -> Key {
     Key { namespace: target.namespace.as_deref().unwrap_or_default().into(), name: target.name.as_str().into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shell::lonely;
+    use crate::watch::News;
+
+    //
+    #[tokio::test]
+    async fn what_queues_hold_is_told_unless_volcanos_own_scheduler_tells_it() {
+        for has_rival in [false, true] {
+            let mut shell = lonely(has_rival);
+            let queue = json!({"metadata": {"name": "q", "uid": "q"}, "status": {"allocated": {"cpu": "4"}}});
+            shell.view.take(News::Object(QUEUES, queue));
+            shell.tell_queues();
+            assert_eq!(shell.writing.is_empty(), has_rival);
+        }
+    }
 }

@@ -3,7 +3,8 @@
 //! An object never goes back to an older state, in whatever order the watches and the answers to our own writes arrive. A
 //! bind is assumed from the moment that it is decided, until the watch confirms it or it fails.
 
-use crate::kinds::{KINDS, PODS, QUEUES, Row};
+use crate::claims::Claims;
+use crate::kinds::{CLAIMS, KINDS, PODS, QUEUES, Row};
 use crate::pace::Told;
 use crate::realm::Realm;
 use crate::watch::News;
@@ -12,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Write};
 use std::sync::Arc;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use volley_api::kube::{at, text};
 use volley_plan::gang::Member;
@@ -47,6 +49,9 @@ pub struct View {
     known: Vec<HashMap<String, Known>>,
     lists: Vec<u32>,
     unlisted: BTreeSet<Row>,
+    is_policy_known: bool,
+    /// For those that wait for claims.
+    pub claims: watch::Sender<Claims>,
     /// Per uid, the node that the pod is being bound to.
     assumed: HashMap<Arc<str>, Arc<str>>,
     /// Per queue, what its status says that it holds.
@@ -67,6 +72,8 @@ impl View {
             known: KINDS.iter().map(|_| HashMap::new()).collect(),
             lists: vec![0; KINDS.len()],
             unlisted: (0..KINDS.len()).collect(),
+            is_policy_known: false,
+            claims: watch::Sender::default(),
             assumed: HashMap::new(),
             told_allocated: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -76,9 +83,9 @@ impl View {
         view
     }
 
-    /// Whether everything that there is has been listed once; nothing is decided before.
+    /// Whether everything that there is has been listed once, and how to place is known; nothing is decided before.
     pub fn is_complete(&self) -> bool {
-        self.unlisted.is_empty()
+        self.unlisted.is_empty() && self.is_policy_known
     }
 
     /// Takes the news in; whether the placement may change by it.
@@ -102,7 +109,7 @@ impl View {
             News::Policy(policy) => {
                 let has_changed = self.snapshot.policy != *policy;
                 self.snapshot.policy = *policy;
-                has_changed
+                !std::mem::replace(&mut self.is_policy_known, true) || has_changed
             }
         }
     }
@@ -163,7 +170,21 @@ impl View {
             }
             kind => self.snapshot.see(kind, object),
         }
+        if row == CLAIMS {
+            self.show_claim(&key_of(object));
+        }
         true
+    }
+
+    /// Lets those hear of the claim who wait for it.
+    fn show_claim(&self, key: &Key) {
+        let claim = self.snapshot.claims.get(&(key.namespace.to_string(), key.name.to_string()));
+        self.claims.send_modify(|claims| {
+            match claim {
+                Some(claim) => claims.insert(key.clone(), !claim.volume.is_empty()),
+                None => claims.remove(key),
+            };
+        });
     }
 
     fn see_group(&mut self, row: Row, object: &Value) -> bool {
@@ -237,6 +258,9 @@ impl View {
         self.snapshot.forget(KINDS[row].seen_as, namespace, name);
         if row == PODS {
             self.pending.remove(&key);
+        }
+        if row == CLAIMS {
+            self.show_claim(&key);
         }
         if row == QUEUES {
             self.told_allocated.remove(name);
@@ -377,6 +401,32 @@ mod tests {
         assert_eq!(view.snapshot.pods.len(), 0);
         view.learn(PODS, &pod(9, "a"));
         assert_eq!(view.snapshot.pods.len(), 0, "an answer does not bring back what is gone");
+    }
+
+    #[test]
+    fn nothing_is_decided_before_the_policy_is_known() {
+        let mut view = view();
+        (0..KINDS.len()).for_each(|row| assert!(view.take(News::End(row))));
+        assert!(!view.is_complete());
+        assert!(view.take(News::Policy(Box::default())), "though it is as it was");
+        assert!(view.is_complete());
+        assert!(!view.take(News::Policy(Box::default())));
+    }
+
+    #[test]
+    fn who_waits_for_a_claim_hears_when_it_has_its_volume_or_is_gone() {
+        let mut view = view();
+        let claim = |version: u64, phase: &str| {
+            json!({"metadata": {"namespace": "n", "name": "c", "uid": "c", "resourceVersion": version.to_string()},
+                "spec": {"volumeName": "v"}, "status": {"phase": phase}})
+        };
+        let heard = |view: &View| view.claims.borrow().values().next().copied();
+        view.take(News::Object(CLAIMS, claim(1, "Pending")));
+        assert_eq!(heard(&view), Some(false));
+        view.take(News::Object(CLAIMS, claim(2, "Bound")));
+        assert_eq!(heard(&view), Some(true));
+        view.take(News::Gone(CLAIMS, claim(2, "Bound")));
+        assert_eq!(heard(&view), None);
     }
 
     #[test]

@@ -127,7 +127,7 @@ fn is_unserved(error: &watcher::Error) -> bool {
     has_code(error, 404)
 }
 
-fn has_code(error: &watcher::Error, code: u16) -> bool {
+pub fn has_code(error: &watcher::Error, code: u16) -> bool {
     matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == code)
 }
 

@@ -1,6 +1,6 @@
 //! Binds that fail: the scheduler over an API that refuses some of them, or from which a pod goes in between.
 
-use crate::gangs::{NODES, PODS, node};
+use crate::gangs::{GROUPS, NODES, PODS, node, pod};
 use crate::world::{World, condition};
 use http::{Method, Request};
 use kube::Client;
@@ -13,6 +13,8 @@ use volley_api::kube::text;
 use volley_cluster::apiserver::ApiServer;
 use volley_cluster::apiserver::serve::InProcess;
 use volley_plan::access::User;
+
+const CLAIMS: (&str, &str) = ("", "persistentvolumeclaims");
 
 /// What happens to a bind of one pod, by how many were asked for before it.
 type Deed = fn(usize) -> Fate;
@@ -123,4 +125,45 @@ async fn a_pod_that_goes_between_leaves_none_of_its_gang_bound() {
     world.until_true("the other goes", || world.is_going("g-0")).await;
     world.until_told("g-0", "Evict: gang default/g could be placed only in part").await;
     assert_ne!(world.phase("g"), "Running");
+}
+
+#[tokio::test]
+async fn a_gang_whose_binds_are_refused_leaves_its_room_to_others_and_hears_why() {
+    let world = World::without_controllers().await;
+    world.ready_node("a", 2).await;
+    world.gang("denied", json!({"minMember": 1, "queue": "default"}), 1, 2).await;
+    let (_scheduler, _) = start(&world.server, "denied-0", |_| Fate::Refused);
+    let is_told = || {
+        let group = world.get(GROUPS, "denied").unwrap_or_default();
+        condition(&group, "Unschedulable").is_some_and(|told| text(told, "message").contains("the disk is full"))
+    };
+    world.until_true("the group hears of the refusal", is_told).await;
+    world.gang("other", json!({"minMember": 1, "queue": "default"}), 1, 2).await;
+    world.until_placed(&["other-0"]).await;
+}
+
+#[tokio::test]
+async fn a_claim_hears_of_its_node_and_its_pod_is_bound_once_it_has_a_volume() {
+    let world = World::without_controllers().await;
+    world.ready_node("a", 1).await;
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "late"},
+        "provisioner": "example.com/disks", "volumeBindingMode": "WaitForFirstConsumer"});
+    world.create(("storage.k8s.io", "storageclasses"), class).await;
+    let spec = json!({"storageClassName": "late", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let claim =
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "disk"}, "spec": spec});
+    world.create(CLAIMS, claim).await;
+    let mut asks = pod("p", "default-scheduler", 1);
+    asks["spec"]["volumes"] = json!([{"name": "disk", "persistentVolumeClaim": {"claimName": "disk"}}]);
+    world.create(PODS, asks).await;
+    let (_scheduler, asked) = start(&world.server, "p", |_| Fate::Lands);
+    let is_told = || {
+        let claim = world.get(CLAIMS, "disk").unwrap_or_default();
+        claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] == "a"
+    };
+    world.until_true("the claim hears of the node", is_told).await;
+    assert_eq!(asked.load(Ordering::SeqCst), 0, "nobody could use the pod on its node yet");
+    world.patch(CLAIMS, "disk", json!({"spec": {"volumeName": "v"}})).await;
+    world.patch_status(CLAIMS, "disk", json!({"phase": "Bound"})).await;
+    world.until_placed(&["p"]).await;
 }

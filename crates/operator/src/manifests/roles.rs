@@ -23,7 +23,7 @@ const RIGHTS: &[Right<'static>] = &[
     ("", "pods/exec", "create"),
     ("", "pods/finalizers", "update"),
     ("", "services", "get list watch create patch delete"),
-    ("", "persistentvolumeclaims", "get list watch create"),
+    ("", "persistentvolumeclaims", "get list watch create patch"),
     // Without `list`: an operator that is taken over must not hand out every secret of the cluster.
     ("", "configmaps secrets", "get create patch delete"),
     ("", "serviceaccounts", "get create patch delete"),

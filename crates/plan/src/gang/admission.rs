@@ -1,7 +1,7 @@
 //! Which gangs are let in when it is their turn, so that their pods may be made (ACT-1, PROP-5, CAP-4, overcommit, resourcequota, sla).
 //!
-//! A gang that is refused keeps its place: what it wants is counted for those behind it, or many small gangs would keep
-//! a large one out for ever.
+//! A gang that the whole cluster has no room for keeps its place: what it wants is counted for those behind it, or many
+//! small gangs would keep a large one out for ever. One that its own queue or namespace refuses keeps nobody else out.
 
 use super::amounts::{Amounts, add, get};
 use super::ask::Ask;
@@ -66,8 +66,9 @@ impl Round<'_> {
         }
         let on = self.limit_refusal(ask, least).or_else(|| self.total_refusal(least, door));
         let on = on.or_else(|| self.quota_refusal(ask, least, door));
-        let could_ever = self.ledger.is_ever_enough(ask.queue, least) && self.ceiling(least).is_none();
-        if on.is_none() || could_ever {
+        let could_ever = || self.ledger.is_ever_enough(ask.queue, least) && self.ceiling(least).is_none();
+        let keeps_place = matches!(on, Some(WaitingOn::Admission { .. })) && could_ever();
+        if on.is_none() || keeps_place {
             add(&mut door.promised, &outstanding(least, &ask.held));
         }
         on

@@ -35,6 +35,8 @@ pub struct Ask<'a> {
     /// What exists at all, for validity.
     pub existing: Tally,
     pub gated: usize,
+    /// Since when it waits: a job that ran for days and has lost a pod has not waited for days.
+    pub since: i64,
     /// Positions of nodes that its pods are on.
     pub placed: Vec<usize>,
     /// What its pods hold, with what it is given in this round.
@@ -120,6 +122,7 @@ impl<'a> Ask<'a> {
             tally: Tally { is_plain: group.tasks_min.is_empty(), ..Tally::default() },
             existing: Tally { is_plain: group.tasks_min.is_empty(), ..Tally::default() },
             gated: 0,
+            since: waits_since(snapshot, gang, group),
             placed: Vec::new(),
             held: gang.allocated.clone(),
             is_in: group.phase != Phase::Pending,
@@ -252,6 +255,12 @@ impl<'a> Ask<'a> {
         shapes.dedup();
         shapes
     }
+}
+
+/// When the gang began to wait: with the oldest of its pods that wait, but not before it was there itself.
+pub fn waits_since(snapshot: &Snapshot, gang: &Gang, group: &Group) -> i64 {
+    let waiting = gang.members.iter().map(|pod| &snapshot.pods[*pod]).filter(|pod| pod.state == State::Pending);
+    waiting.map(|pod| pod.created).min().unwrap_or(group.created).max(group.created)
 }
 
 /// SCH-3: the class of the group, else the default class, else 0.

@@ -1,6 +1,7 @@
 //! What else a scheduler owes: what its queues hold, and when to look again though nothing changes.
 
 use super::amounts::{Amounts, add, get};
+use super::ask::waits_since;
 use super::objects::{Group, Phase};
 use super::queues::ROOT;
 use super::snapshot::Snapshot;
@@ -45,11 +46,12 @@ pub fn next_look(snapshot: &Snapshot, placement: &Placement, now: i64) -> Option
     let mut seconds: Vec<i64> = Vec::new();
     for (key, waiting) in &placement.waiting {
         seconds.extend(named(waiting));
-        let group = snapshot.gangs.find(key).and_then(|gang| snapshot.gangs[gang].group.as_ref());
+        let gang = snapshot.gangs.find(key).map(|gang| &snapshot.gangs[gang]);
+        let group = gang.and_then(|gang| gang.group.as_ref());
         seconds.extend(
             group.into_iter().flat_map(|group| [patience_ends(snapshot, group), waits_long(snapshot, group)]).flatten(),
         );
-        seconds.extend(group.map(|group| group.created + policy.ripe_after));
+        seconds.extend(gang.zip(group).map(|(gang, group)| waits_since(snapshot, gang, group) + policy.ripe_after));
     }
     let is_spared = |spared: i64| spared > 0;
     for (_, pod) in snapshot.pods.iter().filter(|(_, pod)| pod.node.is_some()) {

@@ -1,12 +1,15 @@
 //! Whether a node suits a pod however much room it has, and the words for why a node is refused.
 
-use super::objects::{Node, Queue};
+use super::objects::{Key, Node, PodId, Queue};
 use super::shape::Shape;
 use super::snapshot::Snapshot;
 use super::terms::{NodeTerm, Taint};
+use super::why::WaitingOn;
 use std::fmt;
 
 const NODE_GROUP: &str = "volcano.sh/nodegroup-name";
+/// What a claim is told by: whoever makes its volume makes it there.
+pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// Why a node cannot take a pod. The texts are those that Kubernetes' users know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,22 +52,19 @@ impl fmt::Display for Refusal {
 /// What its claims ask of a node.
 pub type Places<'a> = Vec<&'a [NodeTerm]>;
 
-/// A claim that keeps a pod from every node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClaimProblem {
-    pub claim: String,
-    pub is_missing: bool,
-}
-
 /// Where the pod's claims let it go; an error if they let it go nowhere yet.
-pub fn places<'a>(snapshot: &'a Snapshot, shape: &Shape) -> Result<Places<'a>, ClaimProblem> {
+pub fn places<'a>(snapshot: &'a Snapshot, shape: &Shape) -> Result<Places<'a>, WaitingOn> {
+    if let Some(claim) = shape.device_claims.first() {
+        return Err(WaitingOn::Devices { claim: claim.clone() });
+    }
     let mut places = Places::new();
     for name in &shape.claims {
-        let problem = |is_missing| ClaimProblem { claim: name.clone(), is_missing };
+        let problem = |is_missing| WaitingOn::Claim { claim: name.clone(), is_missing };
         let claim = snapshot.claims.get(&(shape.namespace.clone(), name.clone())).ok_or(problem(true))?;
         if claim.volume.is_empty() {
             let class = snapshot.storage_classes.get(&claim.class).filter(|class| class.waits_for_pod);
-            let class = class.ok_or(problem(false))?;
+            // Nobody makes a volume where the pod goes: one that is there is to be bound first, and says where it is.
+            let class = class.filter(|class| !class.is_static).ok_or(problem(false))?;
             if !class.terms.is_empty() {
                 places.push(&class.terms);
             }
@@ -73,6 +73,24 @@ pub fn places<'a>(snapshot: &'a Snapshot, shape: &Shape) -> Result<Places<'a>, C
         }
     }
     Ok(places)
+}
+
+/// A claim that gets its volume where its pod goes, and whether it was told that it is to be there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenClaim {
+    pub key: Key,
+    pub is_told: bool,
+}
+
+/// The claims that must have their volumes before the pod can be bound to the node.
+pub fn open_claims(snapshot: &Snapshot, pod: PodId, node: &str) -> Vec<OpenClaim> {
+    let namespace = &snapshot.pods[pod].key.namespace;
+    let open = |name: &String| {
+        let claim = snapshot.claims.get(&(namespace.to_string(), name.clone()))?;
+        let key = Key { namespace: namespace.clone(), name: name.as_str().into() };
+        claim.volume.is_empty().then(|| OpenClaim { key, is_told: claim.node == node })
+    };
+    snapshot.shapes[snapshot.pods[pod].shape].claims.iter().filter_map(open).collect()
 }
 
 pub fn is_wanted(node: &Node, shape: &Shape) -> bool {

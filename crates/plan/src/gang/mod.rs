@@ -16,7 +16,7 @@ mod standing;
 pub mod snapshot;
 
 pub mod queues;
-mod fit;
+pub mod fit;
 mod site;
 mod candidates;
 mod relations;

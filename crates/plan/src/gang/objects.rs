@@ -172,8 +172,10 @@ pub struct Gang {
     /// No PodGroup stands for it: a pod alone, or pods that say themselves how many they are.
     pub is_single: bool,
     pub members: BTreeSet<PodId>,
+    /// How many of them wait, count towards its readiness, and are on nodes.
     pub pending: usize,
     pub ready: usize,
+    pub standing: usize,
     /// What its pods hold on nodes.
     pub allocated: Amounts,
 }
@@ -213,12 +215,16 @@ pub struct Budget {
 pub struct Claim {
     pub volume: String,
     pub class: String,
+    /// Where its volume is to be, once that is known.
+    pub node: String,
 }
 
 /// When a claim of the class is bound, and where its volumes may be.
 #[derive(Debug, Clone)]
 pub struct Class {
     pub waits_for_pod: bool,
+    /// Its volumes are made by hand.
+    pub is_static: bool,
     pub terms: Vec<NodeTerm>,
 }
 

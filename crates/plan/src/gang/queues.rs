@@ -76,7 +76,6 @@ pub struct Ledger<'a> {
     shared: Amounts,
     pub is_capacity: bool,
     is_free: bool,
-    is_tree: bool,
 }
 
 impl<'a> Ledger<'a> {
@@ -117,7 +116,7 @@ impl<'a> Ledger<'a> {
         let accounts = queues().map(account).collect();
         let is_free = snapshot.policy.sharing == Sharing::Free;
         let resources = snapshot.names.by_name();
-        Ledger { accounts, numbers, resources, total, shared: Amounts::new(), is_capacity, is_free, is_tree }
+        Ledger { accounts, numbers, resources, total, shared: Amounts::new(), is_capacity, is_free }
     }
 
     pub fn find(&self, queue: &str) -> Option<usize> {
@@ -151,19 +150,14 @@ impl<'a> Ledger<'a> {
 
     /// Computes limits and shares once all gangs have been entered.
     pub fn settle(&mut self) {
-        for number in 0..self.accounts.len() {
-            self.accounts[number].own_limit = self.limit(number);
-            self.accounts[number].limit = self.accounts[number].own_limit.clone();
-        }
-        if self.is_tree {
+        let mut downwards: Vec<usize> = (0..self.accounts.len()).collect();
+        downwards.sort_by_key(|number| self.line(*number).len());
+        for number in downwards {
+            let own_limit = self.limit(number);
             // A child has no more than its parent (CAP-7).
-            for number in 0..self.accounts.len() {
-                for above in self.line(number) {
-                    let above = self.accounts[above].own_limit.clone();
-                    let own = &mut self.accounts[number].limit;
-                    own.iter_mut().zip(above).for_each(|(own, above)| *own = (*own).min(above));
-                }
-            }
+            let within = |(resource, own): (usize, &i64)| (*own).min(self.limit_above(number, resource));
+            self.accounts[number].limit = own_limit.iter().enumerate().map(within).collect();
+            self.accounts[number].own_limit = own_limit;
         }
         if self.is_capacity {
             self.declare();
@@ -175,7 +169,14 @@ impl<'a> Ledger<'a> {
         self.shared = shared;
     }
 
-    /// what is not guaranteed to others, and not more than the capability.
+    /// What the queue's parent may hold.
+    fn limit_above(&self, number: usize, resource: usize) -> i64 {
+        let parent = self.accounts[number].parent.map(|parent| &self.accounts[parent]);
+        // A ring of parents has no top at which to begin.
+        parent.and_then(|parent| parent.limit.get(resource).copied()).unwrap_or(UNLIMITED)
+    }
+
+    /// of what its parent may hold, what is not guaranteed to others, and not more than the capability.
     fn limit(&self, number: usize) -> Amounts {
         let account = &self.accounts[number];
         let siblings = self.accounts.iter().filter(|other| other.parent == account.parent);
@@ -191,7 +192,8 @@ impl<'a> Ledger<'a> {
             if get(&guaranteed, resource) == own {
                 return capability;
             }
-            capability.min((get(&self.total, resource) - get(&guaranteed, resource)).max(0) + own)
+            let whole = get(&self.total, resource).min(self.limit_above(number, resource));
+            capability.min((whole - get(&guaranteed, resource)).max(0) + own)
         };
         (0..self.total.len()).map(bound).collect()
     }

@@ -1,6 +1,7 @@
 //! Reads objects from their JSON for `snapshot`.
 
 use super::amounts::Names;
+use super::fit::SELECTED_NODE;
 use super::objects::{
     Budget, Choice, Claim, Class, Division, Group, HyperNode, Member, Node, Phase, Queue, Quota, State, Topology,
 };
@@ -199,12 +200,14 @@ pub fn budget(object: &Value) -> Budget {
 
 pub fn claim(object: &Value) -> Claim {
     let volume = if text(object, "status.phase") == "Bound" { text(object, "spec.volumeName") } else { "" };
-    Claim { volume: volume.to_owned(), class: text(object, "spec.storageClassName").to_owned() }
+    let class = text(object, "spec.storageClassName").to_owned();
+    Claim { volume: volume.to_owned(), class, node: annotation(object, SELECTED_NODE).to_owned() }
 }
 
 pub fn class(object: &Value) -> Class {
     Class {
         waits_for_pod: text(object, "volumeBindingMode") == "WaitForFirstConsumer",
+        is_static: text(object, "provisioner") == "kubernetes.io/no-provisioner",
         terms: list(object, "allowedTopologies").map(NodeTerm::of_topology).collect(),
     }
 }

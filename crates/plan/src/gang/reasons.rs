@@ -73,7 +73,7 @@ impl Round<'_> {
         }
         let claim = |shape: u32| fit::places(self.snapshot, &self.snapshot.shapes[shape]).err();
         if let Some(problem) = ask.shapes(self.snapshot).into_iter().find_map(claim).filter(|_| !ask.is_ready()) {
-            return Stand::Wait(WaitingOn::Claim { claim: problem.claim, is_missing: problem.is_missing });
+            return Stand::Wait(problem);
         }
         if ask.pods.is_empty() { Stand::Rest } else { Stand::Go }
     }
@@ -135,6 +135,9 @@ impl Round<'_> {
         let snapshot = self.snapshot;
         let known = &snapshot.pods[pod];
         let shape = &snapshot.shapes[known.shape];
+        if let Err(on) = fit::places(snapshot, shape) {
+            return on;
+        }
         let supply = self.supply(known.shape, self.asks[at].queue);
         if supply.nodes == 0 {
             let hint = hint::selector(snapshot, shape).or_else(|| hint::toleration(snapshot, shape));

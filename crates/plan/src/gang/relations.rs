@@ -5,7 +5,7 @@
 
 use super::candidates::asked;
 use super::fit::{Refusal, is_tolerated, is_wanted};
-use super::objects::{Pod, PodId, ShapeId};
+use super::objects::{Node, Pod, PodId, ShapeId, State};
 use super::room::Room;
 use super::shape::Shape;
 use super::snapshot::Snapshot;
@@ -45,15 +45,16 @@ fn means(snapshot: &Snapshot, term: &PodTerm, pod: &Pod) -> bool {
     (is_named() || is_selected()) && term.selector.matches_with(|key| pod.labels.get(key))
 }
 
+/// Whether pods on the node matter to a pod of this shape that spreads itself so.
+fn is_counted(node: &Node, spread: &Spread, shape: &Shape) -> bool {
+    (spread.ignores_affinity || is_wanted(node, shape)) && (!spread.honours_taints || is_tolerated(node, shape))
+}
+
 impl View {
     pub fn new(room: &Room, shape: ShapeId) -> View {
         let asks = &room.snapshot.shapes[shape];
         let domains = |spread: &Spread| {
-            let counts = |node: &&&super::objects::Node| {
-                (spread.ignores_affinity || is_wanted(node, asks))
-                    && (!spread.honours_taints || is_tolerated(node, asks))
-            };
-            let nodes = room.nodes.iter().filter(counts);
+            let nodes = room.nodes.iter().filter(|node| is_counted(node, spread, asks));
             nodes.filter_map(|node| Some(node.labels.get(&spread.term.key)?.to_owned())).collect()
         };
         let mut view = View {
@@ -62,14 +63,20 @@ impl View {
             domains: asks.spread.iter().map(domains).collect(),
         };
         for (pod, position) in room.standing() {
-            view.count(room.snapshot, pod, &room.nodes[position].labels, 1);
+            view.count(room.snapshot, pod, room.nodes[position], 1);
         }
         view
     }
 
-    pub fn count(&mut self, snapshot: &Snapshot, pod: PodId, node: &Labels, more: i64) {
-        for (term, counts) in terms(&snapshot.shapes[self.shape]).zip(&mut self.counts) {
-            if let Some(value) = node.get(&term.key).filter(|_| means(snapshot, term, &snapshot.pods[pod])) {
+    pub fn count(&mut self, snapshot: &Snapshot, pod: PodId, node: &Node, more: i64) {
+        let (shape, pod) = (&snapshot.shapes[self.shape], &snapshot.pods[pod]);
+        let first_spread = self.counts.len() - shape.spread.len();
+        for (index, (term, counts)) in terms(shape).zip(&mut self.counts).enumerate() {
+            let spread = index.checked_sub(first_spread).map(|at| &shape.spread[at]);
+            // As Kubernetes' own scheduler counts: neither pods that end, nor nodes that are not for this pod.
+            let is_left_out = |spread: &Spread| pod.state == State::Leaving || !is_counted(node, spread, shape);
+            let value = node.labels.get(&term.key).filter(|_| !spread.is_some_and(is_left_out));
+            if let Some(value) = value.filter(|_| means(snapshot, term, pod)) {
                 *counts.entry(value.to_owned()).or_default() += more;
             }
         }

@@ -3,7 +3,7 @@
 //! The shell applies the actions, hands each pod's note to `PodNote::patch` with the pod as it is, and records events.
 
 use super::amounts::PODS;
-use super::objects::{Gang, Group, Key, Phase, PodId, State};
+use super::objects::{Gang, Group, Key, Phase, Pod, PodId, State};
 use super::room::Room;
 use super::snapshot::Snapshot;
 use super::why::WaitingOn;
@@ -226,6 +226,10 @@ fn tell_pods(snapshot: &Snapshot, placement: &Placement, report: &mut Report) {
         let is_left =
             |pod: &&PodId| snapshot.pods[**pod].state == State::Pending && !bound.contains(&snapshot.pods[**pod].key);
         for pod in gang.members.iter().filter(is_left).map(|pod| &snapshot.pods[*pod]) {
+            if let WaitingOn::Refused { .. } = waiting.on {
+                report.pods.extend(refused(pod, &waiting.on));
+                continue;
+            }
             let (nodes, fitting) =
                 known.entry(pod.shape).or_insert_with(|| nodes_for(snapshot, &mut room, pod.shape)).clone();
             let node = nominated.get(&pod.key).map(|node| (*node).to_owned());
@@ -256,6 +260,13 @@ fn tell_pods(snapshot: &Snapshot, placement: &Placement, report: &mut Report) {
             }
         }
     }
+}
+
+/// Nodes are not what it lacks.
+fn refused(pod: &Pod, on: &WaitingOn) -> Option<PodNote> {
+    let (member, message) = (Member { key: pod.key.clone(), uid: pod.uid.clone() }, on.to_string());
+    let is_news = *pod.told != *message || pod.nominated.is_some();
+    is_news.then_some(PodNote { pod: member, reason: "SchedulerError", message, nominated: None })
 }
 
 /// A pod that was given to no gang is told in the words of Kubernetes' own scheduler, and then why.

@@ -217,8 +217,8 @@ impl<'a> Room<'a> {
         }
         if !self.views.is_empty() {
             let more = if is_put == (sign > 0) { 1 } else { -1 };
-            let (snapshot, labels) = (self.snapshot, &self.nodes[position as usize].labels);
-            self.views.values_mut().for_each(|view| view.count(snapshot, pod, labels, more));
+            let (snapshot, node) = (self.snapshot, self.nodes[position as usize]);
+            self.views.values_mut().for_each(|view| view.count(snapshot, pod, node, more));
         }
     }
 

@@ -232,6 +232,7 @@ impl<'a> Round<'a> {
         let bound = self.placement.bind.len();
         self.begin_pass();
         let mut line = asks.to_vec();
+        self.pass_over_resting(&mut line);
         self.serve_nominated(&mut line, false);
         if let Some(place) = self.ripe(&line) {
             let at = line.remove(place);
@@ -249,15 +250,26 @@ impl<'a> Round<'a> {
         self.placement.bind.len() > bound
     }
 
+    /// Gangs that cannot be bound for now have no turn and hold nothing.
+    fn pass_over_resting(&mut self, line: &mut Vec<usize>) {
+        let resting = &self.snapshot.resting;
+        line.retain(|at| {
+            let words = resting.get(&self.asks[*at].gang.key);
+            if let Some(words) = words {
+                self.wait(*at, WaitingOn::Refused { words: words.clone() });
+            }
+            words.is_none()
+        });
+    }
+
     /// Where in the line the gang is that has waited longest, if that is too long for one that could run.
     fn ripe(&mut self, line: &[usize]) -> Option<usize> {
         let due = self.now - self.snapshot.policy.ripe_after;
-        let is_due =
-            |place: &usize| self.asks[line[*place]].group.created <= due && !self.asks[line[*place]].is_ready();
+        let is_due = |place: &usize| self.asks[line[*place]].since <= due && !self.asks[line[*place]].is_ready();
         let mut places: Vec<usize> = (0..line.len()).filter(is_due).collect();
         let age = |place: &usize| {
             let ask = &self.asks[line[*place]];
-            (ask.group.created, &ask.gang.key)
+            (ask.since, &ask.gang.key)
         };
         // Thousands may be due: only the first are put in order.
         if places.len() > RIPE_MAX {
@@ -655,7 +667,9 @@ impl<'a> Round<'a> {
 
 /// The gang is not valid or not let in, so that nothing of it may be placed.
 fn is_outside(on: &WaitingOn) -> bool {
-    use WaitingOn::{Admission, ClosedQueue, Members, NamespaceQuota, NoQueue, ParentQueue, SubGroups, TaskMembers};
+    use WaitingOn::{
+        Admission, ClosedQueue, Members, NamespaceQuota, NoQueue, ParentQueue, Refused, SubGroups, TaskMembers,
+    };
     matches!(
         on,
         NoQueue { .. }
@@ -666,6 +680,7 @@ fn is_outside(on: &WaitingOn) -> bool {
             | SubGroups { .. }
             | Admission { .. }
             | NamespaceQuota { .. }
+            | Refused { .. }
     )
 }
 

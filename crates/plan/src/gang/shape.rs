@@ -18,6 +18,8 @@ pub struct Shape {
     pub ports: Vec<HostPort>,
     /// Names of claims in the pod's namespace.
     pub claims: Vec<String>,
+    /// Names by which it knows its claims for devices.
+    pub device_claims: Vec<String>,
     pub near: Vec<PodTerm>,
     pub apart: Vec<PodTerm>,
     /// Positive weights attract, negative ones repel.
@@ -55,7 +57,7 @@ pub fn key(pod: &Value) -> String {
         .filter(|port| port.get("hostPort").is_some())
         .collect();
     let rest = ["spec.nodeSelector", "spec.tolerations", "spec.topologySpreadConstraints"].map(spec);
-    json!([requests, ports, claims, place, labels, affinity, rest]).to_string()
+    json!([requests, ports, claims, device_claims(pod), place, labels, affinity, rest]).to_string()
 }
 
 pub fn read(pod: &Value, names: &mut Names) -> Shape {
@@ -89,6 +91,7 @@ pub fn read(pod: &Value, names: &mut Names) -> Shape {
         tolerations: list(pod, "spec.tolerations").map(Toleration::read).collect(),
         ports: host_ports(pod),
         claims: claims(pod),
+        device_claims: device_claims(pod),
         near: terms("podAffinity"),
         apart: terms("podAntiAffinity"),
         leanings: [leanings("podAffinity", 1), leanings("podAntiAffinity", -1)].concat(),
@@ -103,7 +106,7 @@ fn site_key(pod: &Value) -> String {
     let claims = claims(pod);
     let place = (!claims.is_empty()).then(|| text(pod, "metadata.namespace"));
     let asked = ["spec.nodeSelector", "spec.tolerations", "spec.affinity.nodeAffinity"].map(|path| at(pod, path));
-    json!([claims, place, asked]).to_string()
+    json!([claims, device_claims(pod), place, asked]).to_string()
 }
 
 fn claims(pod: &Value) -> Vec<String> {
@@ -113,4 +116,8 @@ fn claims(pod: &Value) -> Vec<String> {
         if named.is_empty() { made } else { Some(named.to_owned()) }
     };
     list(pod, "spec.volumes").filter_map(claim).collect()
+}
+
+fn device_claims(pod: &Value) -> Vec<String> {
+    list(pod, "spec.resourceClaims").map(|claim| text(claim, "name").to_owned()).collect()
 }

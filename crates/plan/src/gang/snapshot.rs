@@ -81,6 +81,8 @@ pub struct Snapshot {
     /// Pods on nodes that keep others away.
     pub keeping_apart: BTreeSet<PodId>,
     pub standing: Standing,
+    /// Gangs that are not to be tried for now, because their binds were refused, and with which words. The shell says so.
+    pub resting: BTreeMap<Key, String>,
     /// How many pods of each of a Workload's groups start together; pods whose Workload is not known yet.
     workloads: BTreeMap<(String, String), BTreeMap<String, usize>>,
     orphans: BTreeMap<(String, String), BTreeMap<Key, Value>>,
@@ -236,6 +238,7 @@ impl Snapshot {
             members: BTreeSet::new(),
             pending: 0,
             ready: 0,
+            standing: 0,
             allocated: Amounts::new(),
         };
         self.gangs.ensure(key.clone(), empty)
@@ -467,6 +470,9 @@ impl Snapshot {
         }
         if pod.state.is_ready() {
             step(&mut gang.ready);
+        }
+        if matches!(pod.state, State::Bound | State::Running) {
+            step(&mut gang.standing);
         }
         if pod.state.holds() && pod.node.is_some() {
             change(&mut gang.allocated, &shape.request);

@@ -41,7 +41,9 @@ impl Standing {
         let sums = self.sums.entry(group.queue.clone()).or_default();
         let least = group.resources_min.as_deref().unwrap_or_default();
         change(&mut sums.allocated, &gang.allocated);
-        if matches!(group.phase, Phase::Inqueue | Phase::Running) && !least.is_empty() {
+        // Pods that have succeeded leave the group Running and come for nothing more.
+        let is_whole = group.phase == Phase::Running && gang.standing >= group.members_min;
+        if (group.phase == Phase::Inqueue || is_whole) && !least.is_empty() {
             change(&mut sums.inqueue, &outstanding(least, &gang.allocated));
         }
         if group.resources_min.is_some() {

@@ -26,6 +26,11 @@ pub fn torn(snapshot: &Snapshot, placement: &Placement, failing: &BTreeSet<Key>)
 fn placed_part(snapshot: &Snapshot, gang: &Gang) -> Option<Vec<Member>> {
     let group = gang.group.as_ref().filter(|group| matches!(group.phase, Phase::Pending | Phase::Inqueue))?;
     let pods = || gang.members.iter().map(|pod| &snapshot.pods[*pod]);
+    // No group remembers that these ran, only they do.
+    let runs = |pod: &Pod| matches!(pod.state, State::Running | State::Succeeded);
+    if gang.is_single && pods().any(runs) {
+        return None;
+    }
     // Pods that ask for nothing are placed whatever becomes of the others (ACT-5).
     let is_part =
         |pod: &&Pod| matches!(pod.state, State::Bound | State::Running) && !snapshot.shapes[pod.shape].is_best_effort;
@@ -75,6 +80,26 @@ mod tests {
         let placement = Placement { waiting: [(key, waiting)].into(), ..Placement::default() };
         let torn = torn(&snapshot, &placement, &BTreeSet::new());
         torn.into_iter().flat_map(|(_, pods)| pods).map(|pod| pod.key.name.to_string()).collect()
+    }
+
+    #[test]
+    fn running_pods_that_say_themselves_how_many_they_are_are_never_given_back() {
+        let mut snapshot = Snapshot::new(Policy::default(), &["volcano"], &[]);
+        let labels = json!({"pod-group.scheduling.sigs.k8s.io/name": "g", "pod-group.scheduling.sigs.k8s.io/min-available": "2"});
+        let made = "2026-01-01T00:00:01Z";
+        for (name, node, phase) in [("runs", "a", "Running"), ("waits", "", "Pending")] {
+            let placed =
+                json!([{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"}]);
+            let metadata =
+                json!({"namespace": "n", "name": name, "uid": name, "creationTimestamp": made, "labels": labels});
+            let requests = json!({"requests": {"cpu": "1"}});
+            let spec = json!({"schedulerName": "volcano", "nodeName": node, "containers": [{"name": "c", "resources": requests}]});
+            let conditions = if node.is_empty() { json!([]) } else { placed };
+            let status = json!({"phase": phase, "conditions": conditions});
+            snapshot.see(Kind::Pod, &json!({"metadata": metadata, "spec": spec, "status": status}));
+        }
+        let keys: BTreeSet<Key> = snapshot.gangs.iter().map(|(_, gang)| gang.key.clone()).collect();
+        assert_eq!((keys.len(), torn(&snapshot, &Placement::default(), &keys)), (1, Vec::new()));
     }
 
     // GANG-6

@@ -1,6 +1,6 @@
 //! Who may be evicted for a gang, those first whose end loses least (ACT-6, ACT-9, ACT-10, TIER-7).
 
-use super::amounts::{Amounts, add, get};
+use super::amounts::{Amounts, add, get, take};
 use super::ask::{Ask, priority, role_minima};
 use super::objects::{Budget, Gang, GangId, Key, Pod, PodId, State};
 use super::policy::{Policy, Verdict};
@@ -77,18 +77,19 @@ fn units_by(choice: &Choice, (ask, cause): (&Ask, Cause), verdict: &Verdict, cou
             continue;
         };
         // Who has waited too long before it ran is not sent away again, or it would be first for ever.
-        let is_ripe = |started: i64| started - group.created >= snapshot.policy.ripe_after;
-        let first = gang.members.iter().filter_map(|pod| snapshot.pods[*pod].started).min();
-        if first.is_some_and(is_ripe) {
+        let times = |pod: &PodId| snapshot.pods[*pod].started.map(|started| (started, snapshot.pods[*pod].created));
+        let first = gang.members.iter().filter_map(times).min();
+        if first.is_some_and(|(started, created)| started - created >= snapshot.policy.ripe_after) {
             continue;
         }
         let shares = |amount: (usize, &i64)| amount.0 > 0 && *amount.1 > 0 && get(&gang.allocated, amount.0) > 0;
-        let is_useful = wanted.iter().enumerate().any(shares);
-        if !is_useful || (verdict.by_share && !outranks(choice, ask, gang, &wanted)) {
+        if !wanted.iter().enumerate().any(shares) {
             continue;
         }
         let is_new = placed.contains(&Some(id));
-        let may_be_whole = verdict.whole_gangs && !is_new;
+        // Who loses everything has a smaller share than anybody who gains.
+        let by_share = verdict.by_share && cause == Cause::Preempt;
+        let may_be_whole = verdict.whole_gangs && !is_new && !by_share;
         if !is_new && !has_surplus(gang) {
             // One unit at most, which is made if it comes to that.
             let (cost, newest) = loss(choice, &mut holders(choice, gang));
@@ -99,7 +100,12 @@ fn units_by(choice: &Choice, (ask, cause): (&Ask, Cause), verdict: &Verdict, cou
             choice.room.put_pods().filter(|pod| is_new && snapshot.pods[*pod].gang == Some(id)).collect();
         let mut own_units = units_of(choice, (id, gang, queue), &new);
         own_units.sort_by(|a, b| name(snapshot, a).cmp(&name(snapshot, b)));
+        let mut left = gang.allocated.clone();
         for unit in own_units.into_iter().filter(|unit| !unit.is_core || may_be_whole) {
+            take(&mut left, &unit.held);
+            if by_share && !outranks(choice, ask, &left, &wanted) {
+                break;
+            }
             let (cost, newest) = loss(choice, &mut unit.pods.iter().copied());
             line.push(([i64::from(unit.is_core), own, -share, cost, -newest], id, queue, Some(Box::new(unit))));
         }
@@ -171,11 +177,11 @@ fn name<'a>(snapshot: &'a Snapshot, unit: &Unit) -> Option<(Reverse<u32>, &'a Ke
     Some((Reverse(pod.index), &pod.key))
 }
 
-/// drf: the preemptor's share after its gain is not above the victim's.
-fn outranks(choice: &Choice, ask: &Ask, gang: &Gang, wanted: &[i64]) -> bool {
+/// drf: the preemptor's share after its gain is not above what is left to the victim, or the victim would take it back.
+fn outranks(choice: &Choice, ask: &Ask, left: &[i64], wanted: &[i64]) -> bool {
     let mut after = ask.gang.allocated.clone();
     add(&mut after, wanted);
-    dominant(choice.ledger, &after) <= dominant(choice.ledger, &gang.allocated)
+    dominant(choice.ledger, &after) <= dominant(choice.ledger, left)
 }
 
 /// The largest part of the cluster that the amounts are, in millionths.

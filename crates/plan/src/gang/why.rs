@@ -68,6 +68,14 @@ pub enum WaitingOn {
         claim: String,
         is_missing: bool,
     },
+    /// A pod asks for devices that are allocated by claims.
+    Devices {
+        claim: String,
+    },
+    /// It was placed, but the server did not let it be bound.
+    Refused {
+        words: String,
+    },
     /// Too much has been let in already.
     Admission {
         resource: String,
@@ -226,6 +234,10 @@ impl fmt::Display for WaitingOn {
             WaitingOn::Claim { claim, is_missing: false } => {
                 write!(out, "persistentvolumeclaim \"{claim}\" is not bound to a volume yet")
             }
+            WaitingOn::Devices { claim } => {
+                write!(out, "asks for devices by resource claim \"{claim}\", which this scheduler does not allocate")
+            }
+            WaitingOn::Refused { words } => write!(out, "binding rejected: {words}"),
             WaitingOn::Admission { resource, asked, used, promised, limit } => write!(
                 out,
                 "needs {asked} {resource} together; {used} are in use and {promised} are promised to gangs that came \
@@ -320,6 +332,8 @@ impl WaitingOn {
             | WaitingOn::SubGroups { .. }
             | WaitingOn::Gates { .. }
             | WaitingOn::Claim { .. }
+            | WaitingOn::Devices { .. }
+            | WaitingOn::Refused { .. }
             | WaitingOn::Admission { .. }
             | WaitingOn::NamespaceQuota { .. }
             | WaitingOn::QueueLimit { .. }

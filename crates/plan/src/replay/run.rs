@@ -394,5 +394,6 @@ fn is_hopeless(on: &WaitingOn) -> bool {
             | WaitingOn::ParentQueue { .. }
             | WaitingOn::NoHyperNodes
             | WaitingOn::Claim { .. }
+            | WaitingOn::Devices { .. }
     )
 }

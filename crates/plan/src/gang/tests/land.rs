@@ -195,7 +195,7 @@ pub struct Land {
     pub nodes: BTreeMap<String, NodePlan>,
     pub queues: Vec<QueuePlan>,
     declares: bool,
-    family: Option<i64>,
+    pub family: Option<i64>,
     /// What gangs may be let in for, and were.
     pub quota: Option<(i64, i64)>,
     pub gangs: BTreeMap<String, GangPlan>,

@@ -99,7 +99,12 @@ fn queues_and_quotas_keep_their_bounds(moment: &Moment) -> Law {
         } else {
             others
         };
-        let rest = (total - kin).max(0) + queue.guarantee;
+        let whole = story.family.filter(|_| at > 0).map_or(total, |most| {
+            let first = story.queues[0].guarantee;
+            let left = if first == 0 { total } else { (total - first - kin).max(0) + kin };
+            most.min(left)
+        });
+        let rest = (whole - kin).max(0) + queue.guarantee;
         prop_assert!(kin == queue.guarantee || used <= rest, "{} takes what others are guaranteed", QUEUES[at]);
     }
     if let Some(most) = story.family.filter(|_| gains(1) || gains(2)) {

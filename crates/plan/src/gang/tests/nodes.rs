@@ -1,6 +1,7 @@
 //! Which nodes suit a pod, what a gang hears if none does, and which of several is chosen.
 
 use super::world::{GPU, World, at, key};
+use crate::gang::fit::{OpenClaim, SELECTED_NODE, open_claims};
 use crate::gang::policy::Policy;
 use crate::gang::snapshot::Kind;
 use serde_json::{Value, json};
@@ -155,6 +156,9 @@ fn a_volume_decides_where_its_pod_goes() {
             Kind::StorageClass,
             &json!({"metadata": {"name": "late"}, "volumeBindingMode": "WaitForFirstConsumer"}),
         );
+        let local = json!({"metadata": {"name": "local"}, "provisioner": "kubernetes.io/no-provisioner",
+            "volumeBindingMode": "WaitForFirstConsumer"});
+        world.see(Kind::StorageClass, &local);
         if let Some(claim) = claim {
             world.see(Kind::Claim, &claim);
         }
@@ -171,6 +175,25 @@ fn a_volume_decides_where_its_pod_goes() {
     assert_eq!(with_claim(None), "persistentvolumeclaim \"c\" not found; create it");
     let unbound = "persistentvolumeclaim \"c\" is not bound to a volume yet";
     assert_eq!(with_claim(claim(json!({"storageClassName": "now"}), "Pending")), unbound);
+    assert_eq!(with_claim(claim(json!({"storageClassName": "local"}), "Pending")), unbound, "nobody makes one there");
+}
+
+#[test]
+fn a_claim_that_waits_for_its_pod_is_told_of_the_node_once() {
+    let mut world = World::new();
+    world.group("g", 1, json!({}));
+    let volumes = ["open", "has"].map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
+    world.pod("p", "g", 1, json!({"spec": {"volumes": volumes}}));
+    let claim = |name: &str, node: &str, phase: &str| {
+        json!({"metadata": {"name": name, "namespace": "d", "annotations": {SELECTED_NODE: node}},
+            "spec": {"volumeName": "v"}, "status": {"phase": phase}})
+    };
+    world.see(Kind::Claim, &claim("has", "", "Bound"));
+    let pod = world.snapshot.pods.find(&key("p")).unwrap();
+    for (node, is_told) in [("", false), ("b", false), ("a", true)] {
+        world.see(Kind::Claim, &claim("open", node, "Pending"));
+        assert_eq!(open_claims(&world.snapshot, pod, "a"), [OpenClaim { key: key("open"), is_told }], "{node}");
+    }
 }
 
 #[test]
@@ -262,4 +285,41 @@ fn the_weights_say_whether_nodes_are_packed_or_pods_spread() {
     let spread = Policy::read(&file(json!({"name": "nodeorder"}))).unwrap().0;
     assert_eq!(nodes_of(packed), ["g-0>a", "g-1>a"]);
     assert_eq!(nodes_of(spread), ["g-0>a", "g-1>b"]);
+}
+
+/// Where a pod goes that spreads over zones and wants a fast disk, beside pods with its label.
+fn spread(world: &mut World, others: &[(&str, &str)]) -> Vec<String> {
+    for (zone, disk) in [("x", "fast"), ("x", "slow"), ("y", "fast")] {
+        let labels = json!({"zone": zone, "disk": disk});
+        world.node(&format!("{zone}-{disk}"), 8, json!({"metadata": {"labels": labels}}));
+    }
+    world.group("others", 1, json!({}));
+    for (name, node) in others {
+        let ends = name.starts_with("ends").then(|| at(world.now + 30));
+        world.pod(
+            name,
+            "others",
+            1,
+            json!({"metadata": {"labels": {"of": "g"}, "deletionTimestamp": ends},
+            "spec": {"nodeName": node}, "status": {"phase": "Running"}}),
+        );
+    }
+    let constraint = json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"of": "g"}}}]);
+    world.group("g", 1, json!({}));
+    world.pod(
+        "g-0",
+        "g",
+        1,
+        json!({"metadata": {"labels": {"of": "g"}},
+        "spec": {"nodeSelector": {"disk": "fast"}, "topologySpreadConstraints": constraint}}),
+    );
+    world.step()
+}
+
+#[test]
+fn spread_counts_neither_pods_on_nodes_that_are_not_for_it_nor_pods_that_end() {
+    let own = |others: &[(&str, &str)]| spread(&mut World::new(), others);
+    assert_eq!(own(&[("a", "y-fast"), ("b", "x-slow"), ("c", "x-slow")]), ["g-0>x-fast"], "none of the slow node's");
+    assert_eq!(own(&[("a", "y-fast"), ("ends-0", "x-fast"), ("ends-1", "x-fast")]), ["g-0>x-fast"]);
 }

@@ -115,6 +115,9 @@ fn meet(land: &mut Land, gang: &str, on: &WaitingOn, step: usize) {
                     let guaranteed: i64 = land.queues.iter().map(|queue| queue.guarantee).sum();
                     let total: i64 = land.nodes.values().map(|node| node.gpus).sum();
                     grow(land, resource, short + 1000 * (guaranteed - total).max(0));
+                    if let Some(most) = land.family.filter(|_| *queue == QUEUES[1] || *queue == QUEUES[2]) {
+                        land.widen_family(most.max(guaranteed) + (short + 999) / 1000);
+                    }
                 }
                 // The others' weights are nine times its own at most.
                 Bound::FairShare => grow(land, resource, 10 * short),

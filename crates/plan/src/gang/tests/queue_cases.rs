@@ -222,3 +222,15 @@ fn the_first_gang_of_a_queue_is_not_overtaken_within_its_limit() {
     world.end("runs");
     assert_eq!(world.step(), ["big-0>a"]);
 }
+
+// CAP-7
+#[test]
+fn a_guarantee_within_a_parent_is_kept_from_its_siblings() {
+    let mut world = World::new();
+    world.node("a", 20, json!({}));
+    world.queue("team", json!({"spec": {"capability": gpus(10)}}));
+    world.queue("sure", json!({"spec": {"parent": "team", "guarantee": {"resource": gpus(6)}}}));
+    world.queue("rest", json!({"spec": {"parent": "team"}}));
+    world.gang("g", 1, 10, 1, json!({"spec": {"queue": "rest"}}));
+    assert_eq!(world.step().len(), 4, "of ten six are another's");
+}

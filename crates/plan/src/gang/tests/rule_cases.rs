@@ -2,7 +2,9 @@
 
 use super::world::{GPU, World, key};
 use crate::gang::objects::Key;
+use crate::gang::report::report;
 use crate::gang::snapshot::Kind;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 // SCH-3, TIER-1
@@ -182,4 +184,67 @@ fn groups_of_other_projects_start_whole_too() {
     world.pod("w-0", "", 1, member);
     world.see(Kind::Workload, &workload);
     assert_eq!(waits(&world, "w.workers").as_deref(), Some("needs 3 pods together, 1 exist"));
+}
+
+#[test]
+fn a_gang_that_its_own_queue_refuses_keeps_nobody_else_out() {
+    let mut world = World::new();
+    world.node("a", 10, json!({}));
+    world.queue("small", json!({"spec": {"capability": {GPU: "8"}, "priority": 10}}));
+    let wants = |queue: &str, gpus: &str| json!({"spec": {"queue": queue, "minResources": {GPU: gpus}}, "status": {"phase": "Pending"}});
+    world.group("first", 1, wants("small", "6"));
+    for name in ["second", "third"] {
+        world.group(name, 1, wants("small", "6"));
+    }
+    world.group("other", 1, wants("default", "3"));
+    let admitted: Vec<String> = world.place().admit.iter().map(|key| key.name.to_string()).collect();
+    assert_eq!(admitted, ["first", "other"]);
+}
+
+#[test]
+fn ranks_that_have_succeeded_keep_no_room_at_the_door() {
+    let mut world = World::new();
+    world.node("a", 4, json!({}));
+    world.gang("done", 4, 4, 1, json!({"spec": {"minResources": {GPU: "4"}}}));
+    assert_eq!(world.step().len(), 4);
+    world.group("done", 4, json!({"spec": {"minResources": {GPU: "4"}}, "status": {"phase": "Running"}}));
+    for pod in ["done-0", "done-1", "done-2"] {
+        world.change(pod, json!({"status": {"phase": "Succeeded"}}));
+    }
+    world.group("new", 1, json!({"spec": {"minResources": {GPU: "3"}}, "status": {"phase": "Pending"}}));
+    assert_eq!(world.place().admit, [key("new")]);
+}
+
+#[test]
+fn a_gang_whose_binds_are_refused_has_no_turn_and_hears_why() {
+    let mut world = World::new();
+    world.node("a", 2, json!({}));
+    world.gang("first", 1, 1, 2, json!({}));
+    world.now += 1;
+    world.gang("second", 1, 1, 2, json!({}));
+    world.snapshot.resting.insert(key("first"), "denied by a webhook".to_owned());
+    assert_eq!(world.why("first"), "binding rejected: denied by a webhook");
+    let placement = world.place();
+    let told = report(&world.snapshot, &placement, Timestamp::from_second(world.now).unwrap());
+    let note = told.pods.iter().find(|note| &*note.pod.key.name == "first-0").unwrap();
+    assert_eq!((note.reason, note.message.as_str()), ("SchedulerError", "binding rejected: denied by a webhook"));
+    assert!(told.events.iter().any(|event| event.about.name == "first" && event.reason == "Unschedulable"));
+    assert_eq!(world.step(), ["second-0>a"]);
+}
+
+#[test]
+fn a_pod_that_asks_for_devices_by_claims_waits_and_hears_why() {
+    let claims = json!({"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]}});
+    let mut world = World::new();
+    world.node("a", 2, json!({}));
+    world.group("g", 1, json!({}));
+    world.pod("g-0", "g", 1, claims.clone());
+    world.group("light", 1, json!({}));
+    world.pod("light-0", "light", 0, claims);
+    world.change("light-0", json!({"spec": {"containers": [{"name": "c"}]}}));
+    for gang in ["g", "light"] {
+        let why = "asks for devices by resource claim \"gpu\", which this scheduler does not allocate";
+        assert_eq!(world.why(gang), why, "{gang}");
+    }
+    assert!(world.step().is_empty());
 }

@@ -197,3 +197,44 @@ fn of_many_nodes_the_best_is_found_wherever_it_is() {
     world.pod("g-0", "g", 1, json!({"spec": {"affinity": affinity}}));
     assert_eq!(world.step(), ["g-0>n271"]);
 }
+
+#[test]
+fn drf_takes_from_the_larger_only_and_never_back_and_forth() {
+    let tiers = json!([{"plugins": [{"name": "priority"}]}, {"plugins": [{"name": "drf"}]}]);
+    let mut world = World::with(policy("allocate, preempt", tiers).0);
+    world.node("a", 2, json!({}));
+    world.gang("holds", 2, 2, 1, json!({}));
+    assert_eq!(world.step().len(), 2);
+    world.gang("equal", 2, 2, 1, json!({}));
+    assert!(world.place().evict.is_empty(), "it would be taken back at once");
+}
+
+#[test]
+fn drf_has_no_say_when_a_queue_takes_back_its_due() {
+    let tiers = json!([{"plugins": [{"name": "drf"}]}, {"plugins": [{"name": "proportion"}]}]);
+    let mut world = World::with(policy("allocate, reclaim", tiers).0);
+    world.queue("other", json!({}));
+    world.node("a", 4, json!({}));
+    for name in ["one", "two", "three", "four"] {
+        world.gang(name, 1, 1, 1, json!({}));
+    }
+    assert_eq!(world.step().len(), 4);
+    world.gang("due", 2, 2, 1, json!({"spec": {"queue": "other"}}));
+    assert_eq!(world.place().evict.len(), 2);
+}
+
+#[test]
+fn a_job_that_ran_for_days_and_starts_anew_has_not_waited_for_days() {
+    let mut world = World::new();
+    world.class("high", 10);
+    world.node("a", 2, json!({}));
+    world.group("old", 1, json!({}));
+    world.now += 2 * 86_400;
+    world.pod("old-0", "old", 2, json!({}));
+    world.gang("high", 1, 1, 2, json!({"spec": {"priorityClassName": "high"}}));
+    assert_eq!(world.place().bind[0].gang, key("high"), "the more important one goes first");
+    world.end("high");
+    assert_eq!(world.step(), ["old-0>a"]);
+    world.gang("high", 1, 1, 2, json!({"spec": {"priorityClassName": "high"}}));
+    assert_eq!(evicted(&world.place()), ["old-0"], "nor is it spared");
+}
