@@ -53,18 +53,18 @@ impl fmt::Display for Refusal {
 pub type Places<'a> = Vec<&'a [NodeTerm]>;
 
 /// Where the pod's claims let it go; an error if they let it go nowhere yet.
-pub fn places<'a>(snapshot: &'a Snapshot, shape: &Shape) -> Result<Places<'a>, WaitingOn> {
+pub fn places<'a>(snapshot: &'a Snapshot, shape: &Shape) -> Result<Places<'a>, Box<WaitingOn>> {
     if let Some(claim) = shape.device_claims.first() {
-        return Err(WaitingOn::Devices { claim: claim.clone() });
+        return Err(Box::new(WaitingOn::Devices { claim: claim.clone() }));
     }
     let mut places = Places::new();
     for name in &shape.claims {
-        let problem = |is_missing| WaitingOn::Claim { claim: name.clone(), is_missing };
-        let claim = snapshot.claims.get(&(shape.namespace.clone(), name.clone())).ok_or(problem(true))?;
+        let problem = |is_missing| Box::new(WaitingOn::Claim { claim: name.clone(), is_missing });
+        let claim = snapshot.claims.get(&(shape.namespace.clone(), name.clone())).ok_or_else(|| problem(true))?;
         if claim.volume.is_empty() {
             let class = snapshot.storage_classes.get(&claim.class).filter(|class| class.waits_for_pod);
             // Nobody makes a volume where the pod goes: one that is there is to be bound first, and says where it is.
-            let class = class.filter(|class| !class.is_static).ok_or(problem(false))?;
+            let class = class.filter(|class| !class.is_static).ok_or_else(|| problem(false))?;
             if !class.terms.is_empty() {
                 places.push(&class.terms);
             }

@@ -73,7 +73,7 @@ impl Round<'_> {
         }
         let claim = |shape: u32| fit::places(self.snapshot, &self.snapshot.shapes[shape]).err();
         if let Some(problem) = ask.shapes(self.snapshot).into_iter().find_map(claim).filter(|_| !ask.is_ready()) {
-            return Stand::Wait(problem);
+            return Stand::Wait(*problem);
         }
         if ask.pods.is_empty() { Stand::Rest } else { Stand::Go }
     }
@@ -136,7 +136,7 @@ impl Round<'_> {
         let known = &snapshot.pods[pod];
         let shape = &snapshot.shapes[known.shape];
         if let Err(on) = fit::places(snapshot, shape) {
-            return on;
+            return *on;
         }
         let supply = self.supply(known.shape, self.asks[at].queue);
         if supply.nodes == 0 {

@@ -197,6 +197,9 @@ fn ends(holders: &Holders) -> Option<Timestamp> {
     holders.first.iter().filter_map(|holder| holder.until).min()
 }
 
+const DEVICES: &str = "ask for the devices in resources.limits, or name a scheduler that allocates claims";
+const REFUSED: &str = "see who refuses it: kubectl get validatingwebhookconfigurations";
+
 fn remedies(seen: &Observed, on: &WaitingOn) -> (&'static str, Vec<String>) {
     let own = name(seen.job);
     let what_if = |change: String| format!("try it: volley why {own} --what-if {change}");
@@ -218,13 +221,8 @@ fn remedies(seen: &Observed, on: &WaitingOn) -> (&'static str, Vec<String>) {
             ("Gates", vec!["whoever set the gates has to take them away from spec.schedulingGates".to_owned()])
         }
         WaitingOn::Claim { claim, is_missing } => claim_remedy(claim, *is_missing),
-        WaitingOn::Devices { .. } => (
-            "DeviceClaims",
-            vec!["ask for the devices in resources.limits, or name a scheduler that allocates claims".to_owned()],
-        ),
-        WaitingOn::Refused { .. } => {
-            ("BindRefused", vec!["see who refuses it: kubectl get validatingwebhookconfigurations".to_owned()])
-        }
+        WaitingOn::Devices { .. } => ("DeviceClaims", vec![DEVICES.to_owned()]),
+        WaitingOn::Refused { .. } => ("BindRefused", vec![REFUSED.to_owned()]),
         WaitingOn::Admission { resource, .. } => {
             ("Admission", vec!["it is let in when a gang before it ends".to_owned(), what_if(short(resource, "+8"))])
         }

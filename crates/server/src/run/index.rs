@@ -37,7 +37,7 @@ const FORGOTTEN_MAX: usize = 5000;
 const LEAVES_MAX: usize = 32;
 const RANGES_MAX: usize = 5000;
 /// Of replicas that share a database one works at a time. Any number will do.
-const POSTGRES_LOCK: i64 = 0x696e_6465_78;
+const POSTGRES_LOCK: i64 = 0x0069_6e64_6578;
 /// All runs that have values have this field's.
 const DONE: i64 = i64::MAX;
 
