@@ -6,7 +6,7 @@ use crate::world::World;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use volley_client::items::Item;
 
@@ -52,8 +52,9 @@ fn on(world: &World) -> Launch<'_> {
 }
 
 /// Folders of launches that are on the machine.
-fn folders(launch: &Launch<'_>) -> usize {
-    fs::read_dir(launch.world.folder.path().join("agent/agent/work")).map_or(0, Iterator::count)
+fn folders(launch: &Launch<'_>) -> Vec<PathBuf> {
+    let all = fs::read_dir(launch.world.folder.path().join("agent/agent/work")).into_iter().flatten().flatten();
+    all.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
 }
 
 /// Processes whose command line has this word.
@@ -95,7 +96,7 @@ fn a_process_runs_to_its_end_and_leaves_nothing() {
     assert_eq!(launch.run_state(&item), "finished");
     let run = item.run.clone().unwrap().name;
     assert_eq!(launch.lines(&item), ["one", "two", &format!("{run} {{\"lr\":0.5}}"), "none seen"]);
-    eventually("its folder is gone", || (folders(&launch) == 0).then_some(()));
+    eventually("its folder is gone", || folders(&launch).is_empty().then_some(()));
 }
 
 // C-9, C-20, C-23
@@ -126,7 +127,7 @@ fn a_process_that_fails_says_why() {
     let _agent = Agent::start(&launch, "{}", &[]);
     let item = launch.until_end(&launch.push_process("machine", "true"));
     assert!(message(&item).contains("runners.local-process: true"), "{}", message(&item));
-    eventually("nothing is left", || (folders(&launch) == 0).then_some(()));
+    eventually("nothing is left", || folders(&launch).is_empty().then_some(()));
 }
 
 // L-31
@@ -194,8 +195,7 @@ fn processes_outlive_their_agent_and_are_taken_up_again() {
 
 /// Kills the keeper of the only launch that there is.
 fn kill_keeper(launch: &Launch<'_>) {
-    let work = launch.world.folder.path().join("agent/agent/work");
-    let folder = fs::read_dir(&work).unwrap().flatten().next().unwrap().path();
+    let folder = folders(launch).pop().expect("it has a folder");
     let begun: Value = serde_json::from_slice(&fs::read(folder.join("begun")).unwrap()).unwrap();
     let keeper = begun["keeper"]["pid"].to_string();
     assert!(Command::new("kill").args(["-9", &keeper]).status().unwrap().success());
@@ -222,7 +222,7 @@ fn what_loses_its_keeper_is_ended_and_told() {
         let item = launch.until_end(&id);
         assert!(message(&item).contains("its processes were killed"), "{}", message(&item));
         assert_eq!(processes(&mark), Vec::<String>::new());
-        eventually("its folder is gone", || (folders(&launch) == 0).then_some(()));
+        eventually("its folder is gone", || folders(&launch).is_empty().then_some(()));
     }
 }
 

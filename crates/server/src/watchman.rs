@@ -173,6 +173,12 @@ mod tests {
         // The agent is gone, too.
         assert_eq!(states(minute(20) + SILENCE_MAX).await, ["running", "crashed"]);
         assert_eq!(states(minute(21) + SILENCE_MAX).await, ["crashed", "crashed"]);
+        // It is back, and has seen it running all the time.
+        let mut write = shared.database.write().await.unwrap();
+        crate::queue::stop::start_run(&mut write, 1, minute(30)).await.unwrap();
+        write.commit().await.unwrap();
+        hear(minute(30)).await;
+        assert_eq!(states(minute(30)).await, ["running", "crashed"]);
         server.stop().await;
     }
 }

@@ -86,12 +86,12 @@ async fn end_run(write: &mut Write, id: i64, exit_code: i64, now: Timestamp) -> 
     Ok(())
 }
 
-/// The run of an item that runs: a process need not say so itself.
+/// The run of an item that runs: a process need not say so itself. One that was taken for dead while its agent was away is not.
 pub async fn start_run(write: &mut Write, id: i64, now: Timestamp) -> Result<()> {
     let Some(run) = run::store::lock_by_id(write, id).await? else {
         return Ok(());
     };
-    if run.state == RunState::Pending.name() {
+    if matches!(RunState::named(&run.state), Some(RunState::Pending | RunState::Crashed)) {
         run::store::begin(write, id, RunState::Running, run.is_stopped, now).await?;
         stream::report(write, &run, RunState::Running, now).await?;
     }
