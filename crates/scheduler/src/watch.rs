@@ -18,6 +18,9 @@ use volley_plan::gang::policy::Policy;
 
 /// A kind of the server's own comes only with another start of it, which nobody tells of.
 const SWITCHED_PACE: Duration = Duration::from_secs(60);
+/// What was defined is served a moment later, on a large cluster some seconds: it is looked for soon, then more seldom.
+const DEFINED_PAUSE: Duration = Duration::from_millis(50);
+const DEFINED_PAUSE_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub enum News {
@@ -66,20 +69,28 @@ async fn follow_while_served(
     news: mpsc::Sender<News>,
     mut definitions: watch::Receiver<u64>,
 ) {
+    let mut pause: Option<Duration> = None;
     loop {
         definitions.mark_unchanged();
         follow(&client, row, &news).await;
         let is_told = news.send(News::Begin(row)).await.is_ok() && news.send(News::End(row)).await.is_ok();
         let is_switched = KINDS[row].presence == Presence::Switched;
+        let wait = pause.or(is_switched.then_some(SWITCHED_PACE));
         let later = async {
-            match is_switched {
-                true => tokio::time::sleep(SWITCHED_PACE).await,
-                false => std::future::pending().await,
+            match wait {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => std::future::pending().await,
             }
         };
         let has_ended = tokio::select! {
-            changed = definitions.changed() => changed.is_err(),
-            () = later => false,
+            changed = definitions.changed() => {
+                pause = Some(DEFINED_PAUSE);
+                changed.is_err()
+            }
+            () = later => {
+                pause = pause.map(|pause| pause * 2).filter(|pause| *pause <= DEFINED_PAUSE_MAX);
+                false
+            }
         };
         if !is_told || has_ended {
             return;

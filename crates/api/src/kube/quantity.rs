@@ -108,6 +108,9 @@ const DIGITS_MAX: usize = 38;
 impl Parts<'_> {
     /// All digits as one number, and how many of them stood behind the point.
     fn mantissa(&self) -> (i128, i32) {
+        if self.whole.len() > DIGITS_MAX {
+            return (i128::MAX, 0);
+        }
         let mut value = 0i128;
         let mut places = 0;
         let digits = self.whole.bytes().map(|b| (b, 0)).chain(self.fraction.bytes().map(|b| (b, 1)));
