@@ -172,9 +172,12 @@ test("a chart is zoomed to a part, in which every point is shown, and back", asy
   const page = await at("/alice/mnist/runs/zoom1/charts");
   const over = page.locator("figure", { hasText: "loss" }).locator(".u-over");
   await page.getByRole("img", { name: /^Chart of loss; last value loss: \d/ }).waitFor();
-  const canvas = await page.locator("figure", { hasText: "loss" }).locator("canvas").elementHandle();
+  // A chart may be made anew, so its canvas is looked up each time.
+  const canvas = page.locator("figure", { hasText: "loss" }).locator("canvas");
   const picture = () => canvas.evaluate((canvas) => canvas.toDataURL());
-  const isOther = (before) => page.waitForFunction(([canvas, before]) => canvas.toDataURL() !== before, [canvas, before]);
+  const isOther = async (before) => {
+    while ((await picture()) === before) await page.waitForTimeout(50);
+  };
   const whole = await picture();
   const asked = page.waitForRequest((request) => (request.postData() ?? "").includes("minStep"));
   const box = await over.boundingBox();
@@ -255,7 +258,7 @@ test("whoever scrolls away from the end reads on where they are, and follows aga
   await stream(server, { run: "follow1", logs: lines(0) });
   const page = await at("/alice/mnist/runs/follow1/logs");
   const log = page.getByRole("log");
-  const follow = page.getByLabel("Follow");
+  const follow = page.getByRole("switch", { name: "Follow" });
   const isOn = (isOn) => page.waitForFunction(([box, isOn]) => box.checked === isOn, [followBox, isOn]);
   await log.getByText("line 499", { exact: true }).waitFor();
   const followBox = await follow.elementHandle();

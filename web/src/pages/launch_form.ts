@@ -86,7 +86,8 @@ async function newestRunOf(reference: string): Promise<Where | null> {
   const found = (await ask(JobRuns, { entity, project, job: name.split(":")[0] ?? "" })).project;
   const versions = found?.artifactType?.artifactCollection?.artifacts?.edges ?? [];
   const runs = versions.flatMap(({ node }) => node.usedBy?.edges ?? []).map(({ node }) => node);
-  runs.sort((one, other) => Date.parse(other.createdAt) - Date.parse(one.createdAt));
+  // They come oldest first; of two that began in the same second the later one counts.
+  runs.reverse().sort((one, other) => Date.parse(other.createdAt) - Date.parse(one.createdAt));
   const [run] = runs;
   return run?.project ? { entity: run.project.entityName, project: run.project.name, run: run.name } : null;
 }
