@@ -20,7 +20,7 @@ const SMALL_MAX: usize = 2000;
 /// Fields of a project that are kept; others are searched by reading.
 const FIELDS_MAX: usize = 64;
 /// Candidates that are looked at one by one; with more, reading the runs in order soon finds those that pass.
-const CANDIDATES_MAX: usize = 20_000;
+const CANDIDATES_MAX: usize = 5000;
 /// A field that nobody has searched by for this long is forgotten.
 const UNUSED_MAX: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// How exactly it is noted when a field was last used.
