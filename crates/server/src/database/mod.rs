@@ -291,6 +291,11 @@ impl Write {
     }
 }
 
+/// `$4, $5, …`: places for so many arguments, of which the first has this number.
+pub fn places(first: usize, count: usize) -> String {
+    (first..first + count).map(|place| format!("${place}")).collect::<Vec<_>>().join(", ")
+}
+
 pub fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
@@ -347,4 +352,22 @@ async fn open_postgres(url: &str) -> std::result::Result<Pools, sqlx::Error> {
         .connect_with(PgConnectOptions::from_str(url)?)
         .await?;
     Ok(Pools::Postgres(pool))
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A database with one entity, one user and one project, each with the number 1.
+    pub async fn with_project() -> (tempfile::TempDir, Database) {
+        let folder = tempfile::tempdir().unwrap();
+        let database = Database::open(&folder.path().join("volley.db").display().to_string()).await.unwrap();
+        let mut write = database.write().await.unwrap();
+        let setup = "INSERT INTO entities (id, name, is_team, created_at) VALUES (1, 'e', 0, 0); \
+                     INSERT INTO users (id, username, name, is_admin, is_service, entity_id, created_at) VALUES (1, 'u', 'u', 1, 0, 1, 0); \
+                     INSERT INTO projects (id, entity_id, name, folded, created_at) VALUES (1, 1, 'p', 'p', 0)";
+        write.script(setup.to_owned()).await.unwrap();
+        write.commit().await.unwrap();
+        (folder, database)
+    }
 }

@@ -3,7 +3,7 @@
 use super::File;
 use crate::args;
 use crate::blobs::Stored;
-use crate::database::{Database, Result, Row, Write};
+use crate::database::{Database, Result, Row, Write, places};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
@@ -61,10 +61,8 @@ pub async fn list(database: &Database, run: i64, wanted: &Wanted<'_>) -> Result<
         sql += &format!(" AND name LIKE ${}", args.len());
     }
     if !wanted.names.is_empty() {
-        let first = args.len() + 1;
+        sql += &format!(" AND name IN ({})", places(args.len() + 1, wanted.names.len()));
         args.extend(wanted.names.iter().map(Into::into));
-        let places: Vec<String> = (first..=args.len()).map(|at| format!("${at}")).collect();
-        sql += &format!(" AND name IN ({})", places.join(", "));
     }
     args.push(wanted.limit.into());
     sql += &format!(" ORDER BY id LIMIT ${}", args.len());

@@ -1,6 +1,6 @@
 //! Lists that are small enough to be searched and sorted in memory: collections, versions, sweeps, projects.
 //!
-//! Runs have a way of their own, because there are many of them.
+//! Runs are filtered in a way of their own, because there are many of them.
 
 use super::page::{cursor, cursor_key, cut, length};
 use super::scalars::JsonText;
@@ -14,7 +14,7 @@ use volley_plan::run::order::{self, Order};
 pub type Number = (i64, i64);
 
 /// Where a row stands: by the value that the list is sorted by, then by its number.
-type Place = (Option<Value>, Number);
+pub type Place = (Option<Value>, Number);
 
 /// What a client wants of a list, and in which order.
 pub struct Search {
@@ -39,9 +39,7 @@ impl Search {
     ) -> Found<T> {
         let value = |row: &T| self.order.as_ref().and_then(|order| field(row, &order.field));
         let passing = rows.into_iter().filter(|row| self.filter.passes(&|name| field(row, name)));
-        let mut rows: Vec<(Place, T)> = passing.map(|row| ((value(&row), number(&row)), row)).collect();
-        rows.sort_by(|(one, _), (other, _)| compare(self.order.as_ref(), one, other));
-        Found { order: self.order.clone(), rows }
+        Found::new(self.order.clone(), passing.map(|row| ((value(&row), number(&row)), row)).collect())
     }
 }
 
@@ -57,6 +55,11 @@ pub struct Found<T> {
 }
 
 impl<T> Found<T> {
+    pub fn new(order: Option<Order>, mut rows: Vec<(Place, T)>) -> Found<T> {
+        rows.sort_by(|(one, _), (other, _)| compare(order.as_ref(), one, other));
+        Found { order, rows }
+    }
+
     pub fn total(&self) -> i32 {
         total(&self.rows)
     }

@@ -2,7 +2,7 @@
 
 use super::{Queue, story};
 use crate::args;
-use crate::database::{Database, Dialect, Result, Row, Write};
+use crate::database::{Database, Result, Row, Write, places};
 use crate::events::{self, Event};
 use crate::ids;
 use crate::run::Run;
@@ -127,11 +127,8 @@ pub async fn pop(
     now: Timestamp,
 ) -> Result<Option<Popped>> {
     // On PostgreSQL an item that another transaction is taking is passed over, instead of waited for.
-    let skip = match write.dialect() {
-        Dialect::Sqlite => "",
-        Dialect::Postgres => "FOR UPDATE SKIP LOCKED",
-    };
-    let places = (0..without.len()).map(|place| format!("${}", place + 5)).collect::<Vec<_>>().join(", ");
+    let skip = write.dialect().skip_locked();
+    let places = places(5, without.len());
     let rest = if without.is_empty() { String::new() } else { format!(" AND id NOT IN ({places})") };
     let sql = format!(
         "WITH fresh AS MATERIALIZED (SELECT id, rank FROM items WHERE queue_id = $1 AND state = 'PENDING' {rest} \

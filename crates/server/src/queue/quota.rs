@@ -6,7 +6,7 @@
 use super::Queue;
 use super::items::{self, Popped};
 use crate::args;
-use crate::database::{Dialect, Result, Value as Argument, Write};
+use crate::database::{Dialect, Result, Value as Argument, Write, places};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
@@ -121,11 +121,6 @@ async fn page(
         }
     }
     Ok((waiting, told))
-}
-
-/// `$4, $5, …`
-fn places(first: usize, count: usize) -> String {
-    (first..first + count).map(|place| format!("${place}")).collect::<Vec<_>>().join(", ")
 }
 
 /// Keeps the reasons that are new, each with one statement for all who share it.

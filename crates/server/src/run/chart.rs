@@ -5,7 +5,7 @@
 
 use super::lines;
 use crate::args;
-use crate::database::{Database, Row, Value as Argument};
+use crate::database::{Database, Row, Value as Argument, places};
 use crate::fault::{Fault, Result};
 use http::StatusCode;
 use serde_json::Value;
@@ -111,11 +111,9 @@ async fn bodies(
     firsts: impl ExactSizeIterator<Item = i64>,
 ) -> Result<BTreeMap<i64, Vec<u8>>> {
     let count = firsts.len();
-    let places: Vec<String> = (0..count).map(|at| format!("${}", at + 2)).collect();
-    let sql = format!(
-        "SELECT first, body FROM segments WHERE run_id = $1 AND stream = 'history' AND first IN ({})",
-        places.join(", ")
-    );
+    let places = places(2, count);
+    let sql =
+        format!("SELECT first, body FROM segments WHERE run_id = $1 AND stream = 'history' AND first IN ({places})");
     let args: Vec<Argument> = std::iter::once(run).chain(firsts).map(Argument::from).collect();
     let rows = database.all(sqlx::AssertSqlSafe(sql), args).await?;
     if rows.len() != count {

@@ -8,7 +8,7 @@ use super::fields::Fields;
 use super::{Run, store};
 use crate::Shared;
 use crate::args;
-use crate::database::{Database, Dialect, Result, Row, Value, Write};
+use crate::database::{Database, Dialect, Result, Row, Value, Write, places};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -56,7 +56,15 @@ struct Field {
 }
 
 impl Index {
-    pub async fn of(database: &Database, project: i64) -> Result<Index> {
+    /// What is known of the fields by which this filter searches; mostly there are none.
+    pub async fn behind(filter: &Filter, database: &Database, project: i64) -> Result<Index> {
+        match index::fields(filter).is_empty() {
+            true => Ok(Index { project, fields: Vec::new() }),
+            false => Index::of(database, project).await,
+        }
+    }
+
+    async fn of(database: &Database, project: i64) -> Result<Index> {
         let rows = database.all("SELECT * FROM search_fields WHERE project_id = $1", args![project]).await?;
         Ok(Index { project, fields: rows.iter().map(field).collect::<Result<_>>()? })
     }
@@ -279,7 +287,7 @@ async fn refresh(database: &Database, project: i64, now: Timestamp) -> Result<bo
     if ids.is_empty() {
         return Ok(false);
     }
-    let (places, args) = (store::places(ids.len()), || ids.iter().map(|id| Value::from(*id)).collect());
+    let (places, args) = (places(1, ids.len()), || ids.iter().map(|id| Value::from(*id)).collect());
     let sql = format!("UPDATE runs SET is_indexed = 1 WHERE id IN ({places})");
     write.run(sqlx::AssertSqlSafe(sql), args()).await?;
     let sql = format!("DELETE FROM search_values WHERE run_id IN ({places})");

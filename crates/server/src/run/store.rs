@@ -3,7 +3,7 @@
 use super::search::Condition;
 use super::{Run, names};
 use crate::args;
-use crate::database::{Database, Result, Row, Value, Write};
+use crate::database::{Database, Result, Row, Value, Write, places};
 use jiff::Timestamp;
 use std::collections::HashMap;
 use volley_plan::run::state::State;
@@ -44,7 +44,7 @@ pub async fn with_ids(database: &Database, ids: &[i64], condition: Condition) ->
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    let sql = runs(&format!("WHERE r.id IN ({}) AND {}", places(ids.len()), condition.sql));
+    let sql = runs(&format!("WHERE r.id IN ({}) AND {}", places(1, ids.len()), condition.sql));
     let args = ids.iter().map(|id| Value::from(*id)).chain(condition.args).collect();
     let mut found: Vec<Run> = database.all(sql, args).await?.iter().map(run).collect::<Result<_>>()?;
     let order: HashMap<i64, usize> = ids.iter().zip(0..).map(|(id, place)| (*id, place)).collect();
@@ -54,13 +54,8 @@ pub async fn with_ids(database: &Database, ids: &[i64], condition: Condition) ->
 
 /// The same inside a transaction, in any order.
 pub async fn with_ids_in(write: &mut Write, ids: &[i64]) -> Result<Vec<Run>> {
-    let sql = runs(&format!("WHERE r.id IN ({})", places(ids.len())));
+    let sql = runs(&format!("WHERE r.id IN ({})", places(1, ids.len())));
     write.all(sql, ids.iter().map(|id| Value::from(*id)).collect()).await?.iter().map(run).collect()
-}
-
-/// `$1, $2, …`
-pub fn places(count: usize) -> String {
-    (1..=count).map(|number| format!("${number}")).collect::<Vec<_>>().join(", ")
 }
 
 /// What a page of runs by age is asked with.
@@ -264,7 +259,7 @@ pub async fn vouched_for(database: &Database, before: Timestamp, heard: Timestam
 /// They are alive. Who is being changed right now need not be told.
 pub async fn hear(write: &mut Write, ids: &[i64], now: Timestamp) -> Result<()> {
     let skip = write.dialect().skip_locked();
-    let places = places(ids.len());
+    let places = places(1, ids.len());
     let at = ids.len() + 1;
     let sql = format!(
         "UPDATE runs SET heartbeat_at = ${at} WHERE id IN (SELECT id FROM runs WHERE id IN ({places}) ORDER BY id {skip})"

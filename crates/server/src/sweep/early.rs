@@ -145,6 +145,7 @@ impl Judge {
 mod tests {
     use super::*;
     use crate::args;
+    use crate::database::tests::with_project;
     use crate::run::store::{self as runs, NewRun};
     use serde_json::json;
     use volley_plan::run::state::State;
@@ -176,14 +177,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_sweep_is_judged_now_and_then_and_no_line_is_read_twice() {
-        let folder = tempfile::tempdir().unwrap();
-        let database = Database::open(&folder.path().join("volley.db").display().to_string()).await.unwrap();
-        let mut write = database.write().await.unwrap();
-        let setup = "INSERT INTO entities (id, name, is_team, created_at) VALUES (1, 'e', 0, 0); \
-                     INSERT INTO users (id, username, name, is_admin, is_service, entity_id, created_at) VALUES (1, 'u', 'u', 1, 0, 1, 0); \
-                     INSERT INTO projects (id, entity_id, name, folded, created_at) VALUES (1, 1, 'p', 'p', 0)";
-        write.script(setup.to_owned()).await.unwrap();
-        write.commit().await.unwrap();
+        let (_folder, database) = with_project().await;
         let config = config::read(&json!({
             "method": "random", "metric": { "name": "loss" }, "parameters": { "x": { "values": [1, 2] } },
             "early_terminate": { "type": "hyperband", "min_iter": 2, "eta": 3 },

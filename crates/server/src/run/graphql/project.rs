@@ -6,6 +6,7 @@ use crate::fault::{Fault, Result};
 use crate::graphql::Asked as _;
 use crate::graphql::page::{cursor, cursor_key, cut, length};
 use crate::graphql::scalars::JsonText;
+use crate::graphql::search::Found;
 use crate::project::Project as ProjectRecord;
 use crate::run::Run as Record;
 use crate::run::fields::Fields;
@@ -13,7 +14,6 @@ use crate::run::index::Index;
 use crate::run::search::{Condition, condition};
 use crate::run::store::{self, ByAge};
 use async_graphql::{Context, Object};
-use serde_json::{Value, json};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use volley_plan::run::filter::{self, Filter};
@@ -88,17 +88,16 @@ impl ProjectRuns {
     ) -> Result<Option<RunConnection>> {
         let filter = read_filter(filters)?;
         let order = order::parse(order.as_deref());
-        let after = after.as_deref().and_then(cursor_key);
-        let length = length(first);
         let database = &ctx.shared().database;
         let search = Search::new(database, self.0.id, &filter).await?;
         let is_by_age = matches!(order.field.as_str(), "created_at" | "createdAt");
         let (nodes, has_more) = if is_by_age {
-            let after = after.and_then(|key| key.parse().ok());
+            let length = length(first);
+            let after = after.as_deref().and_then(cursor_key).and_then(|key| key.parse().ok());
             let (rows, has_more) = cut(search.page(order.is_falling, after, length + 1).await?, length);
             (rows.into_iter().map(|row| (cursor(row.id), Run::new(row))).collect(), has_more)
         } else {
-            let (rows, has_more) = search.in_order(&order, after.as_deref(), length).await?;
+            let (rows, has_more) = search.in_order(order, first, after.as_deref()).await?;
             (rows.into_iter().map(|(cursor, row)| (cursor, Run::new(row))).collect(), has_more)
         };
         search.index.learn(ctx.shared(), &filter).await;
@@ -121,7 +120,7 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     async fn new(database: &'a Database, project: i64, filter: &'a Filter) -> Result<Search<'a>> {
-        Ok(Search { database, project, filter, index: Index::of(database, project).await? })
+        Ok(Search { database, project, filter, index: Index::behind(filter, database, project).await? })
     }
 
     fn condition(&self, args_before: usize) -> Condition {
@@ -184,31 +183,18 @@ impl<'a> Search<'a> {
     /// A page of the runs that pass, in an order of their values, with the cursor of each; and whether there are more.
     async fn in_order(
         &self,
-        order: &Order,
+        order: Order,
+        first: Option<i32>,
         after: Option<&str>,
-        length: usize,
     ) -> Result<(Vec<(String, Record)>, bool)> {
-        // By where the last one stood, because it may have moved or gone since.
-        let last: Option<(i64, Option<Value>)> = after.and_then(|key| serde_json::from_str(key).ok());
-        let mut keyed = Vec::new();
-        self.each(|run| {
-            let (key, id) = (run.get(&order.field), run.run.id);
-            let is_behind = |(last_id, last): &(i64, Option<Value>)| {
-                order.compare(last.as_ref(), key.as_ref()).then(last_id.cmp(&id)).is_lt()
-            };
-            if last.as_ref().is_none_or(is_behind) {
-                keyed.push((key, id));
-            }
-        })
-        .await?;
-        // The sort is stable, so equals stay in order of age.
-        keyed.sort_by(|(one, _), (other, _)| order.compare(one.as_ref(), other.as_ref()));
-        let (keyed, has_more) = cut(keyed, length);
-        let ids: Vec<i64> = keyed.iter().map(|(_, id)| *id).collect();
-        let mut keys: HashMap<i64, Option<Value>> = keyed.into_iter().map(|(key, id)| (id, key)).collect();
+        let mut placed = Vec::new();
+        self.each(|run| placed.push(((run.get(&order.field), (run.run.id, 0)), run.run.id))).await?;
+        let (page, has_more) = Found::new(Some(order), placed).page(first, after);
+        let ids: Vec<i64> = page.iter().map(|(_, id)| *id).collect();
         let rows = store::with_ids(self.database, &ids, Condition::everything()).await?;
-        let placed = |row: Record| (cursor(json!([row.id, keys.remove(&row.id).flatten()])), row);
-        Ok((rows.into_iter().map(placed).collect(), has_more))
+        let mut cursors: HashMap<i64, String> = page.into_iter().map(|(cursor, id)| (id, cursor)).collect();
+        let found = rows.into_iter().filter_map(|row| Some((cursors.remove(&row.id)?, row)));
+        Ok((found.collect(), has_more))
     }
 }
 

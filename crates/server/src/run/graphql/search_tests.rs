@@ -3,11 +3,12 @@
 use super::*;
 use crate::args;
 use crate::database::Database;
+use crate::database::tests::with_project;
 use crate::run::index::tests::{learned, settled};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, TestRunner};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const RUNS: usize = 120;
 const FILTERS: u32 = 400;
@@ -37,13 +38,8 @@ fn summary(number: usize) -> String {
 }
 
 pub async fn filled() -> (tempfile::TempDir, Database) {
-    let folder = tempfile::tempdir().unwrap();
-    let database = Database::open(&folder.path().join("volley.db").display().to_string()).await.unwrap();
+    let (folder, database) = with_project().await;
     let mut write = database.write().await.unwrap();
-    let setup = "INSERT INTO entities (id, name, is_team, created_at) VALUES (1, 'e', 0, 0); \
-                 INSERT INTO users (id, username, name, is_admin, is_service, entity_id, created_at) VALUES (1, 'u', 'u', 1, 0, 1, 0); \
-                 INSERT INTO projects (id, entity_id, name, folded, created_at) VALUES (1, 1, 'p', 'p', 0)";
-    write.script(setup.to_owned()).await.unwrap();
     for number in 0..RUNS {
         let sql = "INSERT INTO runs (project_id, name, display_name, tags, config, summary, group_name, job_type, state, \
                    is_stopped, user_id, created_at, updated_at, heartbeat_at, history_lines, event_lines, log_lines, \
@@ -262,12 +258,12 @@ async fn pages_in_an_order_of_values_go_on_although_their_last_run_has_moved_or_
     for text in ["-summary_metrics.loss", "+config.lr", "displayName"] {
         let order = order::parse(Some(text));
         let search = Search::new(&database, 1, &filter).await.unwrap();
-        let (whole, has_more) = search.in_order(&order, None, RUNS).await.unwrap();
+        let (whole, has_more) = search.in_order(order.clone(), i32::try_from(RUNS).ok(), None).await.unwrap();
         assert!(whole.len() > 70 && !has_more);
         let (mut pages, mut after) = (Vec::new(), None);
         loop {
-            let (page, has_more) = search.in_order(&order, after.as_deref(), 7).await.unwrap();
-            after = page.last().and_then(|(cursor, _)| cursor_key(cursor));
+            let (page, has_more) = search.in_order(order.clone(), Some(7), after.as_deref()).await.unwrap();
+            after = page.last().map(|(cursor, _)| cursor.clone());
             pages.extend(page.into_iter().map(|(_, run)| run.id));
             if !has_more {
                 break;
