@@ -10,7 +10,7 @@ use crate::store::EventKind;
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc;
@@ -126,6 +126,28 @@ struct HeadSpec {
     node: String,
 }
 
+/// How a pod stands before its worker has looked at it. Pods that are admitted meanwhile go by this, and whoever bound
+/// them counted on all that the objects say: after a restart most of what is here has ended long ago.
+#[derive(Debug, PartialEq, Eq)]
+struct Standing {
+    is_taken: bool,
+    is_ending: bool,
+    is_over: bool,
+}
+
+impl Standing {
+    fn of(pod: &Pod, record: Option<&Record>) -> Standing {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        let is_told = matches!(phase, Some("Succeeded" | "Failed"));
+        let holds = |record: &Record| record.seen.is_anything_alive() || !record.granted.is_empty();
+        Standing {
+            is_taken: record.is_some_and(|record| record.seen.accepted_at.is_some()),
+            is_ending: pod.metadata.deletion_timestamp.is_some() || is_told,
+            is_over: is_told && !record.is_some_and(holds),
+        }
+    }
+}
+
 /// The feeder of all workers.
 pub struct Feeder {
     pub parts: Arc<Parts>,
@@ -184,14 +206,19 @@ impl Feeder {
     }
 
     async fn take_listing(&mut self, stored: &[Arc<Stored>]) {
-        let mut listed = std::collections::BTreeSet::new();
+        let mut listed = BTreeSet::new();
+        let heads = stored.iter().filter_map(|entry| serde_json::from_slice::<Head>(&entry.value).ok());
+        let here: BTreeSet<String> = heads.map(|head| head.metadata.uid).collect();
+        // First those whose objects are gone: a pod that was bound meanwhile waits for what they still hold.
+        let (left, lost) = std::mem::take(&mut self.left).into_iter().partition(|(uid, _)| here.contains(uid));
+        self.left = left;
+        for (uid, adopted) in lost {
+            let entry = self.spawn(uid, adopted.record.pod.clone(), Some(adopted));
+            entry.is_ending.store(true, Ordering::Release);
+            let _ends_by_itself = entry.outbox.send(Note::Gone).await;
+        }
         for entry in stored {
             listed.extend(self.take(entry).await);
-        }
-        for uid in std::mem::take(&mut self.left).into_iter().collect::<Vec<_>>() {
-            let (uid, adopted) = uid;
-            let entry = self.spawn(uid, adopted.record.pod.clone(), Some(adopted));
-            let _ends_by_itself = entry.outbox.send(Note::Gone).await;
         }
         let known: Vec<Arc<Entry>> = self.parts.pods.entries();
         for entry in known.iter().filter(|entry| !listed.contains(&entry.uid)) {
@@ -242,16 +269,16 @@ impl Feeder {
 
     fn spawn(&self, uid: String, pod: Pod, adopted: Option<Adopted>) -> Arc<Entry> {
         let (outbox, inbox) = mpsc::channel(NOTES_MAX);
-        let is_taken = adopted.as_ref().is_some_and(|adopted| adopted.record.seen.accepted_at.is_some());
+        let standing = Standing::of(&pod, adopted.as_ref().map(|adopted| &adopted.record));
         // Whoever reads the files of a pod at rest goes on doing so.
         let handle = self.parts.pods.find(&uid);
         let entry = Arc::new(Entry {
             uid: uid.clone(),
             outbox: outbox.clone(),
             shown: Mutex::new((handle, Arc::new(pod.clone()))),
-            is_taken: AtomicBool::new(is_taken),
-            is_ending: AtomicBool::new(pod.metadata.deletion_timestamp.is_some()),
-            is_over: AtomicBool::new(false),
+            is_taken: AtomicBool::new(standing.is_taken),
+            is_ending: AtomicBool::new(standing.is_ending),
+            is_over: AtomicBool::new(standing.is_over),
         });
         self.parts.pods.entries.lock().insert(uid.clone(), entry.clone());
         let worker = Worker::new(self.parts.clone(), entry.clone(), pod, adopted, (outbox, inbox));
@@ -265,7 +292,7 @@ impl Feeder {
     }
 
     /// Something changed that volumes of some pods are made of.
-    fn refresh(&self, key: &str, names: impl Fn(&Referred) -> &std::collections::BTreeSet<String>) {
+    fn refresh(&self, key: &str, names: impl Fn(&Referred) -> &BTreeSet<String>) {
         let Some((namespace, name)) = key.split_once('/') else { return };
         for entry in self.parts.pods.entries() {
             let pod = entry.pod();
@@ -275,5 +302,32 @@ impl Feeder {
                 let _one_is_enough = entry.outbox.try_send(Note::Refresh);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+    use volley_plan::node::seen::{Attempt, ContainerSeen, Seen, State};
+
+    // A pod that was bound before a restart is not refused for what others held that have ended since.
+    #[test]
+    fn a_pod_that_is_told_to_have_ended_holds_nothing_from_the_first_moment() {
+        let check = |pod: Value, running: bool, [is_taken, is_ending, is_over]: [bool; 3]| {
+            let pod: Pod = serde_json::from_value(pod).unwrap();
+            let state = if running { State::Creating(Attempt::default()) } else { State::NotCreated };
+            let mut seen = Seen { accepted_at: Some(jiff::Timestamp::UNIX_EPOCH), ..Seen::default() };
+            seen.containers.insert("c".to_owned(), ContainerSeen { state, ..ContainerSeen::default() });
+            let record = Record { pod: pod.clone(), seen, granted: BTreeMap::new() };
+            assert_eq!(Standing::of(&pod, Some(&record)), Standing { is_taken, is_ending, is_over }, "{pod:?}");
+        };
+        check(json!({ "status": { "phase": "Running" } }), true, [true, false, false]);
+        check(json!({ "status": { "phase": "Succeeded" } }), false, [true, true, true]);
+        check(json!({ "status": { "phase": "Failed" } }), true, [true, true, false]);
+        let deleted = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
+        check(deleted, true, [true, true, false]);
+        let bound = Standing { is_taken: false, is_ending: false, is_over: false };
+        assert_eq!(Standing::of(&Pod::default(), None), bound);
     }
 }
