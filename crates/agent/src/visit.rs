@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use volley_plan::agent::life::{self, Deed, Image, Seen, Stage, Standing};
 use volley_plan::agent::state::State;
+use volley_plan::agent::trouble::Cause;
 use volley_plan::launch::Submission;
 use volley_plan::launch::resource::Kind;
 use volley_plan::queue::item::is_in_reach;
@@ -387,7 +388,9 @@ impl Shell {
             return Ok(());
         }
         let is_running = sight.workload.as_ref().is_some_and(|workload| workload.state == State::Running);
-        let waiting = waits_for.filter(|_| !is_running);
+        // Some kinds are called running while their pods crash.
+        let is_crashing = sight.trouble.as_ref().is_some_and(|trouble| trouble.cause == Cause::CrashLoop);
+        let waiting = waits_for.filter(|_| !is_running || is_crashing);
         let told = Told { waiting, is_running: is_running || entry.told.is_running, place: sight.place.clone() };
         if told != entry.told {
             let is_first = entry.told == Told::default();

@@ -4,12 +4,15 @@ use crate::Shared;
 use crate::agent;
 use crate::events::window;
 use crate::fault::Result;
+use crate::ids;
 use crate::queue::items::{self, Report};
+use crate::queue::stop::{self, Verdict};
+use crate::queue::{mutation, store};
 use crate::run::{self, stream};
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
-use volley_plan::queue::item::{AGENT_SILENCE_MAX, Alone, Answer, Keeper, State as ItemState, is_abandoned};
+use volley_plan::queue::item::{AGENT_SILENCE_MAX, Alone, End, Keeper, is_abandoned};
 use volley_plan::run::state::{SILENCE_MAX, State, after_silence};
 
 /// Often enough that silence is noticed soon after its limit of minutes.
@@ -40,6 +43,7 @@ pub async fn round(shared: &Shared, since: Timestamp, now: Timestamp) -> Result<
     hear_by_agents(shared, now).await?;
     end_silent_runs(shared, since, now).await?;
     give_up_items(shared, since, now).await?;
+    store::forget_deleted(&shared.database).await?;
     window::prune(&shared.database, shared.window, now).await?;
     Ok(())
 }
@@ -86,14 +90,14 @@ async fn give_up_items(shared: &Shared, since: Timestamp, now: Timestamp) -> Res
         // An agent of the item's own cluster would have taken it over long ago; others cannot.
         let is_bound = seen.site.is_some();
         let has_heirs = !is_bound && agent::store::is_queue_served(&shared.database, seen.queue_id, now).await?;
-        let mut write = shared.database.write().await?;
-        let Some(item) = items::lock(&mut write, seen.id).await? else {
+        let Ok((mut write, item)) = mutation::lock(shared, &ids::encode("RunQueueItem", seen.id)).await else {
             continue;
         };
         let alone = Alone {
             state: item.life.state,
             keeper: item.keeper,
             has_run: item.run_id.is_some(),
+            is_stop_asked: item.life.is_stop_asked,
             agent_heartbeat: item.heard().max(since),
             has_heirs,
         };
@@ -102,16 +106,16 @@ async fn give_up_items(shared: &Shared, since: Timestamp, now: Timestamp) -> Res
         }
         let silence = now.duration_since(item.heard()).as_mins();
         let message = match item.keeper {
+            Keeper::Run if alone.has_run => format!("the agent has not been heard of for {silence} minutes"),
             Keeper::Run => format!("the agent has not been heard of for {silence} minutes, and no run appeared"),
             Keeper::Agent => {
                 let other = if is_bound { "took it over" } else { "serves the queue" };
                 format!("the agent has not been heard of for {silence} minutes, and no other {other}")
             }
         };
-        items::set_error(&mut write, item.id, &Report { message, stage: "agent".to_owned(), file_paths: Vec::new() })
-            .await?;
-        let failed = volley_plan::queue::item::Item { state: ItemState::Failed, ..item.life.clone() };
-        items::settle(&mut write, &item, Answer::Done(failed), now).await?;
+        let end = if item.life.is_stop_asked { End::Stopped } else { End::Failed };
+        let report = Some(Report { message, stage: "agent".to_owned(), file_paths: Vec::new() });
+        stop::end(&mut write, &item, item.life.lease, Verdict { end, exit_code: None, report }, now).await?;
         write.commit().await?;
         shared.news.announce();
     }

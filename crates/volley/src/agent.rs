@@ -102,8 +102,15 @@ impl AgentVerb {
         environment: BTreeMap<String, String>,
     ) -> Result<()> {
         let stop = CancellationToken::new();
-        let cluster = self.target.client(home).await;
-        let cluster = cluster.inspect_err(|error| tracing::warn!("no cluster of its own: {error:#}")).ok();
+        let cluster = match self.target.client(home).await {
+            Ok(cluster) => Some(cluster),
+            // Work must not run on another cluster than the one that was meant.
+            Err(error) if self.target.is_named() => return Err(error),
+            Err(error) => {
+                tracing::warn!("no cluster of its own: {error:#}");
+                None
+            }
+        };
         let workload_url = match &cluster {
             Some(cluster) => url_for_pods(cluster, &login).await.unwrap_or_else(|| login.url.clone()),
             None => login.url.clone(),

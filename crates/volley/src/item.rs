@@ -49,6 +49,9 @@ impl Stop {
 async fn stop(session: &Session, written: &str) -> Result<()> {
     let Some(item) = find(session, written).await? else {
         // A run that nobody launched, such as one of a script.
+        if !written.contains('/') {
+            return Err(missing(written));
+        }
         let [entity, project, run] = run_path(session, None, written)?;
         let found = session.client.run(entity, project, run).await?;
         let id = found.as_ref().and_then(|run| run["id"].as_str()).ok_or_else(|| missing(written))?;

@@ -39,8 +39,7 @@ A file has:  resource: kubernetes
 const LS_EXAMPLES: &str = "Examples:\n  volley queue ls\n  volley queue ls -e vision -o wide";
 const SHOW_EXAMPLES: &str = "Examples:\n  volley queue show gpu\n  volley queue show gpu -o json | jq .config";
 const EDIT_EXAMPLES: &str = "Examples:\n  volley queue edit gpu\n  volley queue edit gpu -f queue.yaml\n  volley queue edit gpu -f - <queue.json";
-const RM_EXAMPLES: &str =
-    "Examples:\n  volley queue rm gpu\n  volley queue rm gpu --force     also if something waits in it";
+const RM_EXAMPLES: &str = "Examples:\n  volley queue rm gpu\n  volley queue rm gpu --force     with all that waits in it; what has started goes on";
 const HISTORY_EXAMPLES: &str = "Examples:\n  volley queue history gpu\n  volley queue history gpu -o yaml";
 const SHARE_EXAMPLES: &str = "\
 Examples:
@@ -269,7 +268,7 @@ impl Remove {
             let queue = find(&session, &self.name).await?;
             let items = session.client.items(Some(&session.entity), Some(&self.name), false).await?;
             if !items.is_empty() && !self.force {
-                bail!("{} items wait or run in queue `{}`\nhint: --force deletes them too", items.len(), self.name);
+                bail!("{} items wait or run in queue `{}`\nhint: --force removes what waits with it; what has started goes on", items.len(), self.name);
             }
             session.client.delete_queue(queue["id"].as_str().unwrap_or_default()).await?;
             eprintln!("deleted queue `{}`", self.name);

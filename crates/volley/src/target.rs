@@ -99,6 +99,11 @@ impl TargetArgs {
         Ok(Cluster { client, namespace, address: address.trim_end_matches('/').to_owned(), origin })
     }
 
+    /// Whether somebody said which cluster is meant.
+    pub fn is_named(&self) -> bool {
+        self.kubeconfig.is_some() || self.context.is_some() || self.master.is_some()
+    }
+
     /// A client for whoever does more than a verb.
     pub async fn client(&self, home: &Home) -> Result<Client> {
         self.connect(home).await.map(|cluster| cluster.client)

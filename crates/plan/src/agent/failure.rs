@@ -65,7 +65,12 @@ fn out_of_memory(pod: &Value, container: &str, ended: &Value) -> String {
 }
 
 fn crash(pod: &str, container: &str, ended: &Value, last_lines: &impl Fn(&str, &str) -> Vec<String>) -> String {
-    let sentence = format!("container `{container}` of pod `{pod}` ended with exit code {}", ended["exitCode"]);
+    // The runtime's own words, where there are any: a program that is not there leaves no lines.
+    let words = match (text(ended, "reason"), text(ended, "message")) {
+        (_, "") | ("Error" | "Completed", _) => String::new(),
+        (reason, message) => format!(" ({reason}: {message})"),
+    };
+    let sentence = format!("container `{container}` of pod `{pod}` ended with exit code {}{words}", ended["exitCode"]);
     with_last_lines(sentence, &last_lines(pod, container))
 }
 
@@ -118,6 +123,13 @@ mod tests {
         let told = reason(&failed, &crashed, lines);
         assert!(
             told.starts_with("container `c` of pod `first` ended with exit code 3; its last lines:\nfirst line 2\n")
+        );
+        let mut mistyped = pod("m", "StartError", 128, "1");
+        let end = &mut mistyped["status"]["containerStatuses"][0]["state"]["terminated"];
+        end["message"] = json!("exec: \"pyhton\": executable file not found in $PATH");
+        assert_eq!(
+            reason(&failed, &[mistyped], |_, _| Vec::new()),
+            "container `c` of pod `m` ended with exit code 128 (StartError: exec: \"pyhton\": executable file not found in $PATH)"
         );
         let evicted = [json!({"metadata": {"name": "e"}, "status": {"reason": "Evicted", "message": "low on disk"}})];
         assert_eq!(reason(&failed, &evicted, lines), "pod `e` was evicted: low on disk");

@@ -8,6 +8,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Of a gang that nobody says anything of.
+const PRECEDENCE_DEFAULT: u8 = 2;
+
 /// A sub-group: its policy's place in the list, and the values of its labels.
 pub type SubGroup = (usize, Vec<String>);
 
@@ -28,6 +31,8 @@ pub struct Ask<'a> {
     pub group: &'a Group,
     pub queue: usize,
     pub priority: i64,
+    /// Smaller goes first among equals.
+    pub precedence: u8,
     /// Pods that wait, in task order; those that ask for nothing are apart (SCH-31).
     pub pods: Vec<PodId>,
     pub light: Vec<PodId>,
@@ -117,6 +122,7 @@ impl<'a> Ask<'a> {
             group,
             queue,
             priority: priority(snapshot, &group.class),
+            precedence: precedence(snapshot, gang, group),
             pods: Vec::new(),
             light: Vec::new(),
             tally: Tally { is_plain: group.tasks_min.is_empty(), ..Tally::default() },
@@ -261,6 +267,11 @@ impl<'a> Ask<'a> {
 pub fn waits_since(snapshot: &Snapshot, gang: &Gang, group: &Group) -> i64 {
     let waiting = gang.members.iter().map(|pod| &snapshot.pods[*pod]).filter(|pod| pod.state == State::Pending);
     waiting.map(|pod| pod.created).min().unwrap_or(group.created).max(group.created)
+}
+
+fn precedence(snapshot: &Snapshot, gang: &Gang, group: &Group) -> u8 {
+    let said = || gang.members.first().and_then(|pod| snapshot.pods[*pod].precedence);
+    group.precedence.or_else(said).unwrap_or(PRECEDENCE_DEFAULT)
 }
 
 /// SCH-3: the class of the group, else the default class, else 0.

@@ -83,6 +83,8 @@ pub struct Pod {
     pub role: Arc<str>,
     pub index: u32,
     pub priority: i64,
+    /// The place of its gang among gangs of the same priority, which the queue that it was launched from gave it.
+    pub precedence: Option<u8>,
     pub is_ours: bool,
     pub is_preemptable: bool,
     /// Of the system: never evicted (conformance).
@@ -160,6 +162,8 @@ pub struct Group {
     pub patience: Option<i64>,
     /// How long it says that it will run.
     pub estimate: Option<i64>,
+    /// Its place among equals, if it says so; its pods may say it instead.
+    pub precedence: Option<u8>,
     /// As it is written, to tell what has changed.
     pub status: serde_json::Value,
 }

@@ -7,6 +7,7 @@ use super::objects::{
 };
 use super::strings::Strings;
 use super::terms::{NodeTerm, Taint, list, read_selector};
+use crate::launch::label;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use volley_api::kube::quantity::Quantity;
@@ -19,6 +20,11 @@ const PATIENCE: [&str; 2] = ["volcano.sh/sla-waiting-time", "sla-waiting-time"];
 
 pub fn annotation<'a>(object: &'a Value, key: &str) -> &'a str {
     at(object, "metadata.annotations").and_then(|marks| marks.get(key)).and_then(Value::as_str).unwrap_or("")
+}
+
+/// What a launch queue said how important it is: 0 goes first. It orders those who wait and evicts nobody.
+pub fn precedence(object: &Value) -> Option<u8> {
+    at(object, "metadata.labels")?.get(label::PRIORITY)?.as_str()?.parse().ok()
 }
 
 pub fn seconds(object: &Value, path: &str) -> Option<i64> {
@@ -141,6 +147,7 @@ pub fn group(object: &Value, default_queue: &str, names: &mut Names, strings: &m
         domain: Some(annotation(object, DOMAIN)).filter(|name| !name.is_empty()).map(|name| strings.keep(name)),
         patience: PATIENCE.iter().find_map(|key| duration(annotation(object, key))),
         estimate: duration(annotation(object, ESTIMATE)),
+        precedence: precedence(object),
         status: object.get("status").cloned().unwrap_or_default(),
     }
 }

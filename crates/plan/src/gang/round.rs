@@ -32,8 +32,8 @@ const PASSES_MAX: usize = 16;
 /// Of so many gangs that have waited too long it is asked whether they could run at all.
 const RIPE_MAX: usize = 16;
 
-/// Smaller goes first: as the policy orders, then by age.
-type Rank = ([i64; 4], u32, usize);
+/// Smaller goes first: as the policy orders, then by what its launch queue said, then by age.
+type Rank = ([i64; 4], u8, u32, usize);
 
 pub struct Round<'a> {
     pub snapshot: &'a Snapshot,
@@ -356,7 +356,7 @@ impl<'a> Round<'a> {
         };
         let mut parts = [0; 4];
         parts.iter_mut().zip(&self.snapshot.policy.order).for_each(|(slot, order)| *slot = part(order));
-        (parts, self.ages[ask.id as usize], at)
+        (parts, ask.precedence, self.ages[ask.id as usize], at)
     }
 
     fn line_up(&mut self, at: usize) {
@@ -418,7 +418,7 @@ impl<'a> Round<'a> {
     fn defer(&mut self, at: usize) {
         self.borrowers.push(at);
         let line = self.lines.remove(&self.asks[at].queue).unwrap_or_default();
-        self.borrowers.extend(line.into_iter().map(|(_, _, at)| at));
+        self.borrowers.extend(line.into_iter().map(|(.., at)| at));
     }
 
     /// Queues go first in which somebody who would not borrow stands behind one who would: they would take back what the
@@ -439,7 +439,7 @@ impl<'a> Round<'a> {
             self.turn(at);
         }
         let lines = std::mem::take(&mut self.lines).into_values();
-        let mut rest: Vec<usize> = lines.flatten().map(|(_, _, at)| at).collect();
+        let mut rest: Vec<usize> = lines.flatten().map(|(.., at)| at).collect();
         self.serve_nominated(&mut rest, true);
         rest.into_iter().for_each(|at| self.line_up(at));
         while let Some(at) = self.next() {
@@ -451,7 +451,7 @@ impl<'a> Round<'a> {
     fn next(&mut self) -> Option<usize> {
         let queue = if self.lines.len() > 1 { self.first_queue()? } else { *self.lines.keys().next()? };
         let line = self.lines.get_mut(&queue)?;
-        let (_, _, at) = line.pop_first()?;
+        let (.., at) = line.pop_first()?;
         if line.is_empty() {
             self.lines.remove(&queue);
         }
@@ -465,7 +465,7 @@ impl<'a> Round<'a> {
                 *known = (self.generation, self.ledger.share(*queue));
             }
         }
-        let oldest = |line: &BTreeSet<Rank>| line.first().map_or(i64::MAX, |rank| self.asks[rank.2].group.created);
+        let oldest = |line: &BTreeSet<Rank>| line.first().map_or(i64::MAX, |rank| self.asks[rank.3].group.created);
         let rank = |queue: usize, line| {
             (!self.due.contains_key(&queue), self.ledger.rank(queue, self.shares[&queue].1, oldest(line)))
         };

@@ -304,6 +304,7 @@ impl Snapshot {
             told: empty,
             index: 0,
             priority: 0,
+            precedence: None,
             is_ours,
             is_preemptable: true,
             never_preempts: false,
@@ -338,6 +339,7 @@ impl Snapshot {
             role: self.strings.keep(label(&ROLE_LABELS).unwrap_or("")),
             index: label(&INDEX_LABELS).and_then(|index| index.parse().ok()).or_else(last).unwrap_or(0),
             priority: marked.unwrap_or(own),
+            precedence: read::precedence(object),
             is_preemptable: read::is_preemptable(object),
             is_critical: blank.is_critical || CRITICAL.contains(&text(object, "spec.priorityClassName")),
             never_preempts: text(object, "spec.preemptionPolicy") == "Never",
@@ -403,6 +405,7 @@ impl Snapshot {
             domain: None,
             patience: None,
             estimate: None,
+            precedence: read::precedence(pod),
             status: Value::Null,
         };
         self.set_group(number, Some(group));

@@ -4,6 +4,7 @@ use super::environment::{FILE_FROM, Given, json_text};
 use super::label;
 use super::names::{self, item_key};
 use super::order::{Order, Station};
+use crate::queue::spec::PRIORITY_DEFAULT;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -94,6 +95,9 @@ pub fn labels(order: &Order, station: &Station) -> Map<String, Value> {
     put(label::RUN, names::label(&order.run_id));
     put(label::ITEM, item_key(&order.item));
     put(label::ATTEMPT, order.attempt.to_string());
+    if order.priority != PRIORITY_DEFAULT {
+        put(label::PRIORITY, order.priority.to_string());
+    }
     if !station.agent.is_empty() {
         put(label::AGENT, names::label(&station.agent));
     }

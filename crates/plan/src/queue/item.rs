@@ -308,6 +308,7 @@ pub struct Alone {
     pub state: State,
     pub keeper: Keeper,
     pub has_run: bool,
+    pub is_stop_asked: bool,
     pub agent_heartbeat: Timestamp,
     /// An agent that could take it over lives.
     pub has_heirs: bool,
@@ -320,7 +321,11 @@ pub struct Alone {
 pub fn is_abandoned(alone: &Alone, now: Timestamp) -> bool {
     let silence = now.duration_since(alone.agent_heartbeat);
     match alone.keeper {
-        Keeper::Run => alone.state == State::Claimed && !alone.has_run && silence > AGENT_SILENCE_MAX,
+        Keeper::Run => {
+            // A stop that nobody is there to hear is not waited for.
+            let is_due = !alone.has_run || alone.is_stop_asked;
+            alone.state == State::Claimed && is_due && silence > AGENT_SILENCE_MAX
+        }
         Keeper::Agent => {
             let is_started = matches!(alone.state, State::Claimed | State::Running);
             is_started && !alone.has_heirs && silence > KEPT_SILENCE_MAX

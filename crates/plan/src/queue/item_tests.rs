@@ -81,18 +81,32 @@ fn the_run_of_a_kept_item_begins_it_but_only_the_agent_ends_it() {
 // RQI-3
 #[test]
 fn an_item_whose_agent_died_before_its_run_began_is_given_up() {
-    let alone =
-        Alone { state: State::Claimed, keeper: Keeper::Run, has_run: false, agent_heartbeat: at(0), has_heirs: false };
+    let alone = Alone {
+        state: State::Claimed,
+        keeper: Keeper::Run,
+        has_run: false,
+        is_stop_asked: false,
+        agent_heartbeat: at(0),
+        has_heirs: false,
+    };
     assert!(!is_abandoned(&alone, at(600)));
     assert!(is_abandoned(&alone, at(601)));
     assert!(!is_abandoned(&Alone { has_run: true, ..alone }, at(601)));
+    assert!(is_abandoned(&Alone { has_run: true, is_stop_asked: true, ..alone }, at(601)));
+    assert!(!is_abandoned(&Alone { has_run: true, is_stop_asked: true, ..alone }, at(600)));
     assert!(!is_abandoned(&Alone { has_run: true, state: State::Running, ..alone }, at(601)));
 }
 
 #[test]
 fn what_our_agent_kept_waits_for_the_next_agent() {
-    let alone =
-        Alone { state: State::Running, keeper: Keeper::Agent, has_run: true, agent_heartbeat: at(0), has_heirs: true };
+    let alone = Alone {
+        state: State::Running,
+        keeper: Keeper::Agent,
+        has_run: true,
+        is_stop_asked: false,
+        agent_heartbeat: at(0),
+        has_heirs: true,
+    };
     let day = 24 * 60 * 60;
     assert!(!is_abandoned(&alone, at(10 * day)));
     assert!(!is_abandoned(&Alone { has_heirs: false, ..alone }, at(day)));

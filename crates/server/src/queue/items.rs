@@ -392,10 +392,10 @@ pub async fn follow_run(write: &mut Write, run: &Run, state: RunState, now: Time
     Ok(())
 }
 
-/// Started items whose agent has not been heard of since: without a run, or kept by an agent of ours.
+/// Started items whose agent has not been heard of since: without a run, asked to stop, or kept by an agent of ours.
 pub async fn left_alone(database: &Database, before: Timestamp, limit: usize) -> Result<Vec<Item>> {
     let sql = items(
-        "WHERE (i.state = 'CLAIMED' AND i.run_id IS NULL OR i.keeper = 'agent' AND i.state IN ('CLAIMED', 'RUNNING')) \
+        "WHERE (i.state = 'CLAIMED' AND (i.run_id IS NULL OR i.is_stop_asked = 1) OR i.keeper = 'agent' AND i.state IN ('CLAIMED', 'RUNNING')) \
          AND COALESCE(a.heartbeat_at, i.updated_at) < $1 ORDER BY i.updated_at LIMIT $2",
     );
     database.all(sql, args![before, limit]).await?.iter().map(read).collect()

@@ -47,6 +47,8 @@ pub struct Queue {
     pub maker_entity: i64,
     /// Members who have a role of their own for this queue.
     pub grants: BTreeMap<UserId, Role>,
+    /// Only what it had started is left of it.
+    pub is_deleted: bool,
 }
 
 /// The resource that a queue's work runs on, its config, and the variables in it.
@@ -140,7 +142,8 @@ pub async fn expect_id(shared: &Shared, caller: &Caller, deed: Deed, id: &str) -
     let missing = || Fault::missing("the queue");
     let number = crate::ids::decode("RunQueue", id).ok_or_else(missing)?;
     let queue = store::by_id(&shared.database, number).await?;
-    let queue = queue.filter(|queue| queue.is_open_to(caller, Deed::See)).ok_or_else(missing)?;
+    let is_there = |queue: &Queue| !queue.is_deleted && queue.is_open_to(caller, Deed::See);
+    let queue = queue.filter(is_there).ok_or_else(missing)?;
     queue.must(caller, deed)?;
     Ok(queue)
 }

@@ -135,10 +135,10 @@ impl QueueMutation {
             let queue = queue::expect_id(shared, caller, Deed::ManageQueue, id).await?;
             let project = project::store::by_id(&shared.database, queue.project_id).await?;
             let project = project.ok_or_else(|| Fault::missing("the project"))?;
-            let mut write = shared.database.write().await?;
-            store::delete(&mut write, queue.id).await?;
+            let (mut write, now) = (shared.database.write().await?, Timestamp::now());
+            store::delete(&mut write, queue.id, now).await?;
             let deleted = ("queue.deleted", queue.name.as_str(), queue.mourners());
-            tell(&mut write, caller, &project, deleted, Timestamp::now()).await?;
+            tell(&mut write, caller, &project, deleted, now).await?;
             write.commit().await?;
             shared.news.announce();
         }

@@ -17,7 +17,9 @@ fn queues(rest: &str) -> sqlx::AssertSqlSafe<String> {
 }
 
 pub async fn by_name(database: &Database, project: i64, name: &str) -> Result<Option<Queue>> {
-    let row = database.maybe(queues("WHERE q.project_id = $1 AND q.name = $2"), args![project, name]).await?;
+    let row = database
+        .maybe(queues("WHERE q.project_id = $1 AND q.name = $2 AND q.deleted_at IS NULL"), args![project, name])
+        .await?;
     row.map(|row| queue(&row)).transpose()
 }
 
@@ -26,13 +28,18 @@ pub async fn by_id(database: &Database, id: i64) -> Result<Option<Queue>> {
 }
 
 pub async fn of_project(database: &Database, project: i64) -> Result<Vec<Queue>> {
-    database.all(queues("WHERE q.project_id = $1 ORDER BY q.id"), args![project]).await?.iter().map(queue).collect()
+    database
+        .all(queues("WHERE q.project_id = $1 AND q.deleted_at IS NULL ORDER BY q.id"), args![project])
+        .await?
+        .iter()
+        .map(queue)
+        .collect()
 }
 
 /// The queues of an entity, whichever project they are kept in.
 pub async fn of_entity(database: &Database, entity: i64) -> Result<Vec<Queue>> {
     database
-        .all(queues("WHERE p.entity_id = $1 ORDER BY q.name, q.id"), args![entity])
+        .all(queues("WHERE p.entity_id = $1 AND q.deleted_at IS NULL ORDER BY q.name, q.id"), args![entity])
         .await?
         .iter()
         .map(queue)
@@ -128,9 +135,29 @@ pub async fn set_limits(write: &mut Write, id: i64, limits: Limits, now: Timesta
     Ok(())
 }
 
-pub async fn delete(write: &mut Write, id: i64) -> Result<()> {
-    write.run("DELETE FROM queues WHERE id = $1", args![id]).await?;
+const HAS_STARTED: &str =
+    "EXISTS (SELECT 1 FROM items i WHERE i.queue_id = queues.id AND i.state IN ('CLAIMED', 'RUNNING'))";
+
+/// Removes a queue with all that waits in it. What has started goes on: until its end the queue is kept under another name,
+/// out of everybody's sight.
+pub async fn delete(write: &mut Write, id: i64, now: Timestamp) -> Result<()> {
+    write.run("DELETE FROM items WHERE queue_id = $1 AND state IN ('PENDING', 'LEASED')", args![id]).await?;
+    let hide = format!(
+        "UPDATE queues SET deleted_at = $2, name = name || ' (deleted ' || CAST(id AS TEXT) || ')' \
+         WHERE id = $1 AND {HAS_STARTED}"
+    );
+    if write.run(sqlx::AssertSqlSafe(hide), args![id, now]).await? == 0 {
+        write.run("DELETE FROM queues WHERE id = $1", args![id]).await?;
+    }
     Ok(())
+}
+
+/// Removes the queues that were deleted while something of theirs ran, once nothing does.
+pub async fn forget_deleted(database: &Database) -> Result<()> {
+    let mut write = database.write().await?;
+    let over = format!("DELETE FROM queues WHERE deleted_at IS NOT NULL AND NOT {HAS_STARTED}");
+    write.run(sqlx::AssertSqlSafe(over), args![]).await?;
+    write.commit().await
 }
 
 pub async fn add_config(write: &mut Write, config: &Config, user: i64, now: Timestamp) -> Result<i64> {
@@ -165,6 +192,7 @@ fn queue(row: &Row) -> Result<Queue> {
         limits: Limits { running_max: row.get("running_max")?, pending_max: row.get("pending_max")? },
         maker_entity: row.get("maker_entity")?,
         grants: grants(&row.get::<String>("grants")?),
+        is_deleted: row.get::<Option<i64>>("deleted_at")?.is_some(),
     })
 }
 

@@ -29,6 +29,28 @@ fn gangs_go_by_class_then_age_and_pods_by_priority_then_number() {
     assert_eq!(world.step(), ["high-0>a", "pods-3>a", "pods-1>a"]);
 }
 
+// L-5, L-6: an agent without a limit takes all that waits, so that the order of its queue is kept here.
+#[test]
+fn among_equals_the_launch_that_its_queue_calls_more_important_goes_first_and_evicts_nobody() {
+    let mut world = World::new();
+    world.node("a", 1, json!({}));
+    let launched = |priority: &str| json!({"metadata": {"labels": {"volley.dev/priority": priority}}});
+    for (name, labels) in [("low", launched("3")), ("plain", json!({})), ("critical", launched("0"))] {
+        world.group(name, 1, json!({}));
+        world.pod(&format!("{name}-0"), name, 1, labels);
+        world.now += 1;
+    }
+    let mut order = Vec::new();
+    for _ in 0..3 {
+        let placement = world.place();
+        assert!(placement.evict.is_empty());
+        order.extend(world.step());
+        let name = order.last().unwrap().split("-0").next().unwrap().to_owned();
+        world.end(&name);
+    }
+    assert_eq!(order, ["critical-0>a", "plain-0>a", "low-0>a"]);
+}
+
 // SCH-4, SCH-10
 #[test]
 fn what_is_ending_is_room_to_come_and_a_node_that_is_not_ready_is_none() {
