@@ -254,8 +254,11 @@ async fn identify(options: &Options, folder: &Folder) -> Result<Known, AgentErro
     let entity = options.config.entity.clone().unwrap_or(own);
     let queues = options.wanted.told();
     let served = first_queues(options, &entity).await?;
+    // The agent of `volley up` has the server of its own home, which may be at another port after a restart.
+    let is_at_home = matches!(options.wanted, Wanted::All(_));
     let known = folder.identity().filter(|last| {
-        last.url == client.url() && last.entity == entity && last.queues == queues && !last.agent.is_empty()
+        let is_server = is_at_home || last.url == client.url();
+        is_server && last.entity == entity && last.queues == queues && !last.agent.is_empty()
     });
     if let Some(identity) = known
         && client.agent_is_told_to_stop(&identity.agent).await.is_ok_and(|is_stopped| !is_stopped)

@@ -166,7 +166,8 @@ impl Shell {
             }
         }
         match answer {
-            Ok(object) => self.view.learn(row, &object),
+            Ok(object) if self.view.learn(row, &object) => self.place_soon(),
+            Ok(_) => {}
             // What is true of it now is told after the news of it, which is under way.
             Err(refusal) if refusal.is_stale() => self.report_soon(),
             Err(refusal) => {
@@ -254,7 +255,7 @@ impl Shell {
 
     /// Takes in what is left of a pod that was deleted, or that it is gone.
     pub fn learn_pod(&mut self, object: &Value) {
-        self.view.learn(PODS, object);
+        let _no_group = self.view.learn(PODS, object);
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use volley_api::kube::{at, text};
 use volley_plan::gang::Member;
-use volley_plan::gang::objects::Key;
+use volley_plan::gang::objects::{Key, Phase};
 use volley_plan::gang::snapshot::{Kind, Snapshot};
 use volley_plan::pod_groups::pod_in_volcanos_words;
 use volley_plan::why::history::Kept;
@@ -114,12 +114,21 @@ impl View {
         }
     }
 
-    /// Takes in the answer to a write of ours, of an object that is still there.
-    pub fn learn(&mut self, row: Row, object: &Value) {
+    /// Takes in the answer to a write of ours, of an object that is still there; whether it is a group that waits again to
+    /// be let in, of which the watch brings nothing new.
+    pub fn learn(&mut self, row: Row, object: &Value) -> bool {
         let known = self.known[row].get(&place_of(object));
-        if known.is_some_and(|known| *known.uid == *text(object, "metadata.uid")) {
-            self.see(row, object);
+        if known.is_none_or(|known| *known.uid != *text(object, "metadata.uid")) {
+            return false;
         }
+        let was_in = self.is_in(object);
+        self.see(row, object);
+        KINDS[row].seen_as == Kind::PodGroup && was_in && !self.is_in(object)
+    }
+
+    fn is_in(&self, group: &Value) -> bool {
+        let gang = self.snapshot.gangs.find(&key_of(group)).map(|id| &self.snapshot.gangs[id]);
+        gang.and_then(|gang| gang.group.as_ref()).is_some_and(|group| group.phase != Phase::Pending)
     }
 
     /// From now on the pod counts as bound.
@@ -399,7 +408,7 @@ mod tests {
         view.take(News::Begin(PODS));
         assert!(view.take(News::End(PODS)));
         assert_eq!(view.snapshot.pods.len(), 0);
-        view.learn(PODS, &pod(9, "a"));
+        assert!(!view.learn(PODS, &pod(9, "a")));
         assert_eq!(view.snapshot.pods.len(), 0, "an answer does not bring back what is gone");
     }
 

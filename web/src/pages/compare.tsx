@@ -7,7 +7,7 @@ import { COLOURS } from "../parts/colours";
 import { Link, pathOf, useSearch } from "../router";
 import { useText } from "../text";
 import { Charts } from "./run_charts";
-import { nameOf } from "./run_data";
+import { nameOf, stateOf } from "./run_data";
 
 /** As many as there are colours to tell them apart. */
 const RUNS_MAX = COLOURS.length;
@@ -44,7 +44,7 @@ export default function ComparePage({ entity, project }: { entity: string; proje
                 <li key={run.name}>
                   <span className="swatch" style={{ background: COLOURS[index % COLOURS.length] }} />
                   <Link to={pathOf(entity, project, "runs", run.name)}>{nameOf(run)}</Link>
-                  <State name={run.state ?? ""} />
+                  <State name={stateOf(run)} />
                 </li>
               ))}
             </ul>

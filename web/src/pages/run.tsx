@@ -10,7 +10,7 @@ import { go, Link, pathOf, withSearch } from "../router";
 import { useText } from "../text";
 import { LaunchFromSearch } from "./launch_place";
 import { ArtifactList } from "./run_artifacts";
-import { endOf, isRunning, nameOf } from "./run_data";
+import { endOf, isRunning, nameOf, stateOf } from "./run_data";
 import { FilesTab } from "./run_files";
 import { seatsOf } from "./run_gang";
 import { LogsTab } from "./run_logs";
@@ -66,7 +66,7 @@ function Shown({ where, run, tab }: { where: Where; run: RunDetails; tab: string
           </Link>
           <Heading>{nameOf(run)}</Heading>
           <p className="badges">
-            <State name={run.state ?? ""} />
+            <State name={stateOf(run)} />
             <Duration from={run.createdAt} to={endOf(run)} />
             <code className="faint">{run.name}</code>
           </p>

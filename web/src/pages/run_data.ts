@@ -34,6 +34,10 @@ function object(text: string | null | undefined): Record<string, unknown> {
 
 export const isRunning = (run: { state: string | null }): boolean => run.state === "running" || run.state === "pending";
 
+/** W&B's clients know no run that was stopped: to them it failed. */
+export const stateOf = (run: { state: string | null; stopped: boolean | null }): string =>
+  run.stopped && run.state === "failed" ? "stopped" : (run.state ?? "");
+
 /** When a run was last heard of is when it ended. */
 export const endOf = (run: RunRow): string | null => (isRunning(run) ? null : run.heartbeatAt);
 

@@ -9,11 +9,11 @@ import { type Column, Table } from "../parts/table";
 import { go, Link, pathOf, withSearch } from "../router";
 import { useText } from "../text";
 import { LaunchFromSearch } from "./launch_place";
-import { brief, endOf, nameOf, plainConfig, plainSummary } from "./run_data";
+import { brief, endOf, nameOf, plainConfig, plainSummary, stateOf } from "./run_data";
 
 /** So many values of configs and summaries are columns; all of them are on the run's page. */
 const COLUMNS_MAX = 2;
-const STATES = ["running", "finished", "failed", "crashed", "killed"] as const;
+const STATES = ["running", "finished", "failed", "crashed"] as const;
 
 export function RunsPage({ entity, project }: { entity: string; project: string }) {
   const t = useText();
@@ -124,7 +124,7 @@ export function RunTable({ entity, project, runs, tools, canCompare = false }: T
         </span>
       ),
     },
-    { title: t.status, width: 1.2, by: (run) => run.state, show: (run) => <State name={run.state ?? ""} /> },
+    { title: t.status, width: 1.2, by: stateOf, show: (run) => <State name={stateOf(run)} /> },
     ...values.map(
       ({ title, read }): Column<RunRow> => ({
         title,

@@ -33,6 +33,8 @@ const QUEUE_STATUS: &str =
 
 /// A rule over a list needs a bound by which its cost is known; no switch has so many ports.
 const MEMBERS_MAX: usize = 10_000;
+/// Longer than anybody writes; what a rule may cost depends on it.
+const PATTERN_MAX: usize = 1024;
 
 /// The definitions, ready to be applied.
 pub fn definitions() -> Vec<Value> {
@@ -215,7 +217,10 @@ fn hyper_node() -> Value {
     name["properties"]["name"] = json!({ "type": "string", "minLength": 1, "maxLength": 253 });
     let mut pattern = object("pattern:text", []);
     pattern["required"] = json!(["pattern"]);
-    pattern["properties"]["pattern"]["minLength"] = json!(1);
+    pattern["properties"]["pattern"] = json!({ "type": "string", "minLength": 1, "maxLength": PATTERN_MAX });
+    // A pattern that is none cannot be asked, which is an error of the rule and so a refusal.
+    let rule = "''.matches(self.pattern) in [true, false]";
+    pattern["x-kubernetes-validations"] = json!([{ "rule": rule, "message": "is not a regular expression" }]);
     let ways = [("exactMatch", name), ("regexMatch", pattern), ("labelMatch", label_selector())];
     let mut selector = object("", ways);
     selector["oneOf"] = WAYS.iter().map(|way| json!({ "required": [way] })).collect();

@@ -20,6 +20,8 @@ pub enum Error {
     Operator(String),
     #[error("the filter's operator `{0}` needs a list")]
     List(String),
+    #[error("the filter's operator `{0}` needs a whole number")]
+    Number(String),
     #[error("the filter's pattern `{0}` is not a regular expression")]
     Pattern(String),
     #[error("the filter is nested too deeply")]
@@ -41,6 +43,8 @@ pub enum Test {
     In(Vec<Value>),
     Exists(bool),
     Matches(Regex),
+    /// A list of so many.
+    Size(u64),
 }
 
 pub fn parse(text: &str) -> Result<Filter, Error> {
@@ -98,6 +102,12 @@ fn parse_field(field: &str, value: &Value, depth: usize) -> Result<Filter, Error
             "$nin" => not(test(Test::In(values()?))),
             "$exists" => test(Test::Exists(value.as_bool().unwrap_or(true))),
             "$regex" => test(Test::Matches(pattern(value)?)),
+            // Mongo has no such operator; W&B's server takes it for a piece of a text.
+            "$contains" => {
+                test(Test::Matches(pattern(&Value::from(regex::escape(value.as_str().unwrap_or_default())))?))
+            }
+            "$all" => Filter::All(values()?.into_iter().map(|wanted| test(Test::Equal(wanted))).collect()),
+            "$size" => test(Test::Size(value.as_u64().ok_or_else(|| Error::Number(operator.clone()))?)),
             "$not" => not(parse_field(field, value, depth + 1)?),
             other => return Err(Error::Operator(other.to_owned())),
         });
@@ -142,6 +152,7 @@ impl Test {
                 }
                 _ => false,
             },
+            Test::Size(wanted) => value.as_array().is_some_and(|items| items.len() as u64 == *wanted),
         }
     }
 }

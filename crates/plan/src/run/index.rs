@@ -57,7 +57,7 @@ pub fn ranges(test: &Test) -> Option<Vec<Range>> {
             let is_upwards = orders.contains(&Ordering::Greater);
             Some(vec![if is_upwards { Range(bound, last(kind)) } else { Range(vec![kind], bound) }])
         }
-        Test::Exists(false) | Test::Matches(_) => None,
+        Test::Exists(false) | Test::Matches(_) | Test::Size(_) => None,
     }
 }
 

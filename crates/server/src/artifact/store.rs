@@ -182,8 +182,20 @@ pub async fn distributed(write: &mut Write, collection: i64, id: &str) -> Result
     write.maybe(sql, args![collection, id]).await?.map(|row| artifact(&row)).transpose()
 }
 
+/// The newest committed version with this content.
+pub async fn with_digest(write: &mut Write, collection: i64, digest: &str) -> Result<Option<Artifact>> {
+    let sql = artifacts(
+        "WHERE a.collection_id = $1 AND a.digest = $2 AND a.state = 'COMMITTED' ORDER BY a.version DESC LIMIT 1",
+    );
+    write.maybe(sql, args![collection, digest]).await?.map(|row| artifact(&row)).transpose()
+}
+
+/// What a run logged, also where the same content was there before.
 pub async fn made_by_run(database: &Database, run: i64) -> Result<Vec<Artifact>> {
-    let sql = artifacts("WHERE a.run_id = $1 AND a.state = 'COMMITTED' ORDER BY a.id");
+    let sql = artifacts(
+        "WHERE (a.run_id = $1 OR a.id IN (SELECT artifact_id FROM artifact_makers WHERE run_id = $1)) \
+         AND a.state = 'COMMITTED' ORDER BY a.id",
+    );
     database.all(sql, args![run]).await?.iter().map(artifact).collect()
 }
 
@@ -198,6 +210,13 @@ pub async fn users_of(database: &Database, artifact: i64) -> Result<Vec<(i64, i6
                JOIN projects p ON p.id = r.project_id WHERE s.artifact_id = $1 ORDER BY s.run_id";
     let rows = database.all(sql, args![artifact]).await?;
     rows.iter().map(|row| Ok((row.get("run_id")?, row.get("entity_id")?))).collect()
+}
+
+/// Notes that a run logged what another had made before.
+pub async fn note_maker(write: &mut Write, artifact: i64, run: i64) -> Result<()> {
+    let sql = "INSERT INTO artifact_makers (artifact_id, run_id) VALUES ($1, $2) ON CONFLICT (artifact_id, run_id) DO NOTHING";
+    write.run(sql, args![artifact, run]).await?;
+    Ok(())
 }
 
 pub async fn note_use(write: &mut Write, artifact: i64, run: i64, used_as: Option<&str>) -> Result<()> {
@@ -239,6 +258,7 @@ pub async fn drop_alias(write: &mut Write, collection: i64, alias: &str, artifac
     Ok(())
 }
 
+#[derive(Default)]
 pub struct Edit<'a> {
     pub description: Option<&'a str>,
     pub metadata: Option<&'a str>,

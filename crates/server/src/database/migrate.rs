@@ -19,7 +19,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/search.sql"),
     include_str!("migrations/indexes.sql"),
     include_str!("migrations/site.sql"),
-    include_str!("migrations/deleted.sql"),
+    include_str!("migrations/traces.sql"),
 ];
 
 /// Held while migrating, so that two replicas that start together do not do it twice. Any number will do.

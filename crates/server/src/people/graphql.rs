@@ -79,7 +79,7 @@ impl User {
         self.0.deleted_at.map(DateTime)
     }
     async fn account_type(&self) -> Option<&str> {
-        Some(if self.0.is_service { "SERVICE" } else { "MEMBER" })
+        Some(if self.0.is_service { "SERVICE" } else { "USER" })
     }
     async fn teams(&self, ctx: &Context<'_>) -> Result<Option<EntityConnection>> {
         let entities = store::entities_of(&ctx.shared().database, &self.0).await?;
@@ -304,7 +304,7 @@ impl Member {
         None
     }
     async fn account_type(&self) -> Option<&str> {
-        Some(if self.user.0.is_service { "SERVICE" } else { "MEMBER" })
+        Some(if self.user.0.is_service { "SERVICE" } else { "USER" })
     }
     /// Never told again: a key is kept as a digest.
     async fn api_key(&self) -> Option<&str> {

@@ -73,7 +73,7 @@ pub async fn delete(write: &mut Write, id: i64) -> Result<()> {
         let sql = format!("DELETE FROM {table} WHERE collection_id IN ({COLLECTIONS}) OR artifact_id IN ({own})");
         write.run(sqlx::AssertSqlSafe(sql), args![id]).await?;
     }
-    for table in ["entries", "blobs", "manifests", "artifact_uses"] {
+    for table in ["entries", "blobs", "manifests", "artifact_uses", "artifact_makers"] {
         let sql = format!("DELETE FROM {table} WHERE artifact_id IN ({own})");
         write.run(sqlx::AssertSqlSafe(sql), args![id]).await?;
     }

@@ -25,7 +25,10 @@ pub async fn ask(write: &mut Write, item: &Item, by: &str, now: Timestamp) -> Re
     }
     items::settle(write, item, answer, now).await?;
     match (end, item.run_id) {
-        (Some(_), Some(run)) => end_run(write, run, EXIT_STOPPED, now).await?,
+        (Some(_), Some(run)) => {
+            run::store::stop(write, run, now).await?;
+            end_run(write, run, EXIT_STOPPED, now).await?;
+        }
         // What W&B's clients in its processes read.
         (None, Some(run)) => run::store::stop(write, run, now).await?,
         (_, None) => (),

@@ -175,7 +175,7 @@ impl Writer {
                 }
                 any_of(&parts)
             }
-            Test::Matches(_) => return None,
+            Test::Matches(_) | Test::Size(_) => return None,
         })
     }
 
@@ -214,7 +214,7 @@ impl Writer {
                 let passes = format!("(COALESCE({kind} = 'text', 0) AND {value} {} {place})", operator(orders));
                 Some(either(is_negated, &passes))
             }
-            Test::Compare(..) | Test::Matches(_) => None,
+            Test::Compare(..) | Test::Matches(_) | Test::Size(_) => None,
         }
     }
 

@@ -84,7 +84,11 @@ impl SweepMutation {
             schedule(shared, caller, &sweep, &text.0, values).await?;
         }
         let sweep = store::by_id(&shared.database, sweep.id).await?.map(Sweep);
-        Ok(Some(UpsertSweepPayload { sweep, config_validation_warnings: Some(Vec::new()) }))
+        let is_asked =
+            input.prior_runs_filters.as_ref().is_some_and(|filters| !matches!(filters.0.as_str(), "" | "{}" | "null"));
+        let warning = "prior runs are not taken into account: the sweep learns from its own runs only".to_owned();
+        let warnings = is_asked.then_some(warning).into_iter().collect();
+        Ok(Some(UpsertSweepPayload { sweep, config_validation_warnings: Some(warnings) }))
     }
 }
 

@@ -178,7 +178,7 @@ pub fn failure(row: &'static Row, job: &Value, action: &Action, error: &str) -> 
         Action::Delete { target, .. } => ("Delete", target.kind.as_str()),
         Action::Patch { .. } | Action::PatchStatus { .. } | Action::Finalize { .. } => return None,
     };
-    let is_told = matches!((verb, kind), (_, "Pod" | "Service") | ("Delete", "PodGroup"));
+    let is_told = matches!((verb, kind), (_, "Pod" | "Service" | "PodGroup"));
     let doing = if verb == "Create" { "creating" } else { "deleting" };
     let voice = Head::of(job).voice(row.component);
     is_told.then(|| voice.warning(&format!("Failed{verb}{kind}"), format!("Error {doing}: {error}")))

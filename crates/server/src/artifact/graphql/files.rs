@@ -14,6 +14,7 @@ use async_graphql::{Context, ID, SimpleObject};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
+use std::collections::BTreeSet;
 
 #[derive(SimpleObject)]
 pub struct ArtifactManifest {
@@ -55,21 +56,26 @@ pub async fn page(
 ) -> Result<FileConnection> {
     let shared = ctx.shared();
     let length = length(first);
-    let (entries, has_more) = match names.filter(|names| !names.is_empty()) {
+    let after = after.as_deref().and_then(cursor_key).unwrap_or_default();
+    let (entries, has_more, total) = match names.filter(|names| !names.is_empty()) {
         Some(names) => {
             let mut entries = Vec::new();
-            for name in names.iter().take(length) {
+            // In the order of their names, as pages go on behind one.
+            for name in names.iter().collect::<BTreeSet<_>>() {
                 entries.extend(store::entry_by_name(&shared.database, artifact.id, name).await?);
             }
-            (entries, false)
+            let total = entries.len();
+            entries.retain(|entry| entry.name > after);
+            let (entries, has_more) = cut(entries, length);
+            (entries, has_more, i32::try_from(total).ok())
         }
         None => {
-            let after = after.as_deref().and_then(cursor_key).unwrap_or_default();
-            cut(store::entries(&shared.database, artifact.id, &after, length + 1).await?, length)
+            let found = store::entries(&shared.database, artifact.id, &after, length + 1).await?;
+            let (entries, has_more) = cut(found, length);
+            (entries, has_more, i32::try_from(artifact.file_count).ok())
         }
     };
     let nodes = entries.into_iter().map(|entry| (cursor(&entry.name), Some(file(shared, artifact, entry)))).collect();
-    let total = i32::try_from(artifact.file_count).ok();
     Ok(FileConnection::page(nodes, has_more, total, Vec::new()))
 }
 

@@ -20,6 +20,7 @@ use async_graphql::{Context, ID, Object};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
+use std::collections::BTreeSet;
 use volley_plan::people::Deed;
 
 #[derive(Default)]
@@ -257,6 +258,11 @@ async fn create(ctx: &Context<'_>, input: &CreateArtifactInput) -> Result<Record
         caller.must(Deed::Log, known.entity_id, "the artifact")?;
         return Ok(known);
     }
+    if let Some(region) = input.storage_region.as_deref().filter(|region| !matches!(*region, "" | "default")) {
+        return Err(Fault::bad(format!(
+            "there is no storage region `{region}`; hint: leave it out, there is one store"
+        )));
+    }
     let run = match &input.run_name {
         Some(name) => {
             caller.must_log(&project, name)?;
@@ -286,14 +292,15 @@ async fn create(ctx: &Context<'_>, input: &CreateArtifactInput) -> Result<Record
     {
         return Ok(known);
     }
-    let latest = store::latest_locked(&mut write, collection.id).await?;
-    let is_same = latest.as_ref().is_some_and(|latest| latest.digest == input.digest);
     // What several runs fill together has no digest yet that says anything.
     let is_whole = input.distributed_id.is_none();
-    if let Some(latest) = latest.filter(|_| is_same && is_whole && input.enable_digest_deduplication.unwrap_or(false)) {
-        set_aliases(&mut write, &latest, aliases.iter().map(|alias| (*alias).to_owned())).await?;
+    if is_whole
+        && input.enable_digest_deduplication.unwrap_or(false)
+        && let Some(same) = same_content(&mut write, collection.id, input).await?
+    {
+        log_again(&mut write, &same, Again { run, aliases: &aliases, tags: &tags }, now).await?;
         write.commit().await?;
-        return Ok(latest);
+        return Ok(reload(shared, same.id).await?.0);
     }
     let new = store::NewArtifact {
         collection: collection.id,
@@ -312,6 +319,38 @@ async fn create(ctx: &Context<'_>, input: &CreateArtifactInput) -> Result<Record
     let id = store::insert(&mut write, &new, now).await?;
     write.commit().await?;
     Ok(reload(shared, id).await?.0)
+}
+
+/// The version that holds this content already: the newest one; any, when a version is logged that was read before, which
+/// a client tells by giving it no id of its own.
+async fn same_content(write: &mut Write, collection: i64, input: &CreateArtifactInput) -> Result<Option<Record>> {
+    let latest = store::latest_locked(write, collection).await?;
+    let latest = latest.filter(|latest| latest.digest == input.digest);
+    Ok(match (latest, &input.client_id) {
+        (None, None) => store::with_digest(write, collection, &input.digest).await?,
+        (latest, _) => latest,
+    })
+}
+
+struct Again<'a> {
+    run: Option<i64>,
+    aliases: &'a [&'a str],
+    tags: &'a [&'a str],
+}
+
+/// A run logs what is there already: it is the run's as well, under these aliases and tags too.
+async fn log_again(write: &mut Write, same: &Record, again: Again<'_>, now: Timestamp) -> Result<()> {
+    set_aliases(write, same, again.aliases.iter().map(|alias| (*alias).to_owned())).await?;
+    if let Some(run) = again.run.filter(|run| same.run_id != Some(*run)) {
+        store::note_maker(write, same.id, run).await?;
+    }
+    if !again.tags.is_empty() {
+        let mut tags: BTreeSet<String> = serde_json::from_str(&same.tags).unwrap_or_default();
+        tags.extend(again.tags.iter().map(|tag| (*tag).to_owned()));
+        let tags = serde_json::to_string(&tags).map_err(Fault::internal)?;
+        store::edit(write, same.id, &store::Edit { tags: Some(&tags), ..store::Edit::default() }, now).await?;
+    }
+    Ok(())
 }
 
 async fn upload(ctx: &Context<'_>, artifact: Record, spec: CreateArtifactFileSpecInput) -> Result<File> {

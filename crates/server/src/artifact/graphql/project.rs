@@ -3,12 +3,12 @@
 use super::Artifact;
 use super::collection::{
     ArtifactCollection, ArtifactCollectionConnection, ArtifactCollectionMembership, ArtifactType,
-    ArtifactTypeConnection, membership, page, search_collections,
+    ArtifactTypeConnection, membership, page as collection_page, search_collections,
 };
 use crate::artifact::{split_name, store};
 use crate::fault::Result;
 use crate::graphql::Asked as _;
-use crate::graphql::page::cursor;
+use crate::graphql::page::{self, cursor};
 use crate::graphql::scalars::JsonText;
 use crate::graphql::search::Search;
 use crate::project::Project as ProjectRecord;
@@ -60,13 +60,16 @@ impl ProjectArtifacts {
     async fn artifact_types(
         &self,
         ctx: &Context<'_>,
-        #[graphql(name = "first")] _first: Option<i32>,
-        #[graphql(name = "after")] _after: Option<String>,
+        first: Option<i32>,
+        after: Option<String>,
         #[graphql(name = "includeAll")] _include_all: Option<bool>,
     ) -> Result<Option<ArtifactTypeConnection>> {
+        let seen = page::after(after.as_deref());
         let types = store::types(&ctx.shared().database, self.0.id).await?;
+        let (types, has_more) =
+            page::cut(types.into_iter().filter(|kind| kind.id > seen).collect(), page::length(first));
         let nodes = types.into_iter().map(|kind| (cursor(kind.id), Some(ArtifactType(kind)))).collect();
-        Ok(Some(ArtifactTypeConnection::page(nodes, false)))
+        Ok(Some(ArtifactTypeConnection::page(nodes, has_more)))
     }
 
     async fn artifact_collection(&self, ctx: &Context<'_>, name: String) -> Result<Option<ArtifactCollection>> {
@@ -84,6 +87,6 @@ impl ProjectArtifacts {
     ) -> Result<Option<ArtifactCollectionConnection>> {
         let search = Search::read(filters.as_ref(), order.as_deref())?;
         let found = search_collections(ctx, self.0.id, None, &search).await?;
-        Ok(Some(page(found, first, after)))
+        Ok(Some(collection_page(found, first, after)))
     }
 }
