@@ -83,6 +83,18 @@ impl Check {
     }
 }
 
+/// Tells in short what is found in a text that is used all the same.
+pub fn warn(file: &str, text: &str) {
+    let found = check::check(text, &Facts::default()).findings;
+    let all: Vec<&Finding> = found.iter().filter(|finding| finding.severity != Severity::Note).collect();
+    for Finding { code, line, column, message, severity, .. } in &all {
+        eprintln!("{file}:{line}:{column}: {}[{code}]: {message}", word(*severity));
+    }
+    if !all.is_empty() {
+        eprintln!("hint: `volley check {file}` shows where and what to do, with --fix it mends what is safe");
+    }
+}
+
 fn read(file: &str) -> Result<String> {
     if file != "-" {
         return std::fs::read_to_string(file).with_context(|| format!("failed to read `{file}`"));

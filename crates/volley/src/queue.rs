@@ -2,6 +2,7 @@
 
 pub mod document;
 
+use crate::check;
 use crate::home::Home;
 use crate::listing::{Column, Listing, print_one};
 use crate::output::{self, Output};
@@ -14,6 +15,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use volley_client::part;
+use volley_plan::launch::resource::Kind;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -220,11 +222,19 @@ async fn ls(session: &Session, output: Output) -> Result<()> {
 impl Create {
     fn run(self, home: &Home) -> Result<()> {
         let mut document = match (&self.file, &self.resource) {
-            (Some(file), resource) => Document::parse(&read(file)?, resource.as_deref())
-                .with_context(|| format!("`{}` is not a queue", file.display()))?,
+            (Some(file), resource) => {
+                let text = read(file)?;
+                let document = Document::parse(&text, resource.as_deref());
+                let document = document.with_context(|| format!("`{}` is not a queue", file.display()))?;
+                warn(file, &text, &document);
+                document
+            }
             (None, Some(resource)) => Document::of(resource, json!({})),
             (None, None) => bail!("a queue needs a resource\nhint: -f FILE, or --resource local-process"),
         };
+        if let Err(refusal) = Kind::of(&document.spec.resource) {
+            eprintln!("warning: {refusal}");
+        }
         document.spec.has_priorities |= self.priorities;
         for written in &self.variables {
             document.declare(written)?;
@@ -240,6 +250,13 @@ impl Create {
     }
 }
 
+/// Says what is doubtful in a queue's file; it is used all the same.
+fn warn(file: &Path, text: &str, document: &Document) {
+    if document.spec.resource == "kubernetes" {
+        check::warn(&file.display().to_string(), text);
+    }
+}
+
 impl Edit {
     fn run(self, home: &Home) -> Result<()> {
         self.remote.with(home, async |session| {
@@ -249,6 +266,9 @@ impl Edit {
                 None => in_editor(&old)?,
             };
             let document = Document::parse(&new, None).context("this is not a queue; nothing was changed")?;
+            if let Some(file) = &self.file {
+                warn(file, &new, &document);
+            }
             let new = document.text()?;
             if new == old {
                 eprintln!("nothing changed");

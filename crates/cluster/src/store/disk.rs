@@ -6,8 +6,12 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use super::error::StoreError;
+
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Changes to files. Reading is not part of it: damage on reading is tested with damaged files.
 pub trait Disk: Send + Sync {
@@ -78,10 +82,15 @@ pub(super) fn lock_directory(dir: &Path) -> Result<File, StoreError> {
     create_directory(dir).map_err(StoreError::io("create directory", dir))?;
     let path = dir.join("store.lock");
     let file = File::create(&path).map_err(StoreError::io("create", &path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(fs::TryLockError::WouldBlock) => Err(StoreError::Locked { path: dir.to_owned() }),
-        Err(fs::TryLockError::Error(source)) => Err(StoreError::io("lock", &path)(source)),
+    let began = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            // A process that was told to end may hold it a moment longer than it answers.
+            Err(fs::TryLockError::WouldBlock) if began.elapsed() < LOCK_PATIENCE => std::thread::sleep(LOCK_PAUSE),
+            Err(fs::TryLockError::WouldBlock) => return Err(StoreError::Locked { path: dir.to_owned() }),
+            Err(fs::TryLockError::Error(source)) => return Err(StoreError::io("lock", &path)(source)),
+        }
     }
 }
 

@@ -214,6 +214,12 @@ mod tests {
             (r#"{"$not":{"state":"failed"}}"#, true),
             (r#"{"state":{"$not":{"$in":["finished"]}}}"#, false),
             (r#"{"$nor":[{"state":"failed"}]}"#, true),
+            (r#"{"state":{"$contains":"nish"}}"#, true),
+            (r#"{"state":{"$contains":"n.sh"}}"#, false),
+            (r#"{"tags":{"$all":["a","b"]}}"#, true),
+            (r#"{"tags":{"$all":["a","z"]}}"#, false),
+            (r#"{"tags":{"$size":2}}"#, true),
+            (r#"{"state":{"$size":2}}"#, false),
         ];
         for (text, expected) in cases {
             assert_eq!(parse(text).unwrap().passes(&run), expected, "{text}");

@@ -22,7 +22,12 @@ impl Document {
 
     /// Reads YAML or JSON; with a resource, the text is the config alone.
     pub fn parse(text: &str, resource: Option<&str>) -> Result<Document> {
-        let value: Value = serde_saphyr::from_str(text).context("it is neither YAML nor JSON")?;
+        let value: Value = serde_saphyr::from_str(text).map_err(|error| {
+            // The library's advice is for those who call it.
+            let cause = error.to_string();
+            let cause = cause.split("; set ").next().unwrap_or_default().trim();
+            anyhow!("it is neither YAML nor JSON: {cause}\nhint: `volley check FILE` shows where, with --fix it mends what is safe")
+        })?;
         let Value::Object(mut fields) = value else { bail!("it is not an object, but {}", kind(&value)) };
         if let Some(resource) = resource.filter(|_| !fields.contains_key("config")) {
             return Ok(Document::of(resource, Value::Object(fields)));
