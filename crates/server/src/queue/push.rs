@@ -6,6 +6,7 @@ use crate::args;
 use crate::database::{self, Dialect, Write};
 use crate::fault::{Fault, Result};
 use crate::people::Caller;
+use crate::project;
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use volley_plan::people::Deed;
@@ -41,6 +42,10 @@ pub async fn push(shared: &Shared, caller: &Caller, queue: &Queue, asked: &Asked
         Refusal::Resource => Fault::new(StatusCode::NOT_FOUND, refusal.to_string()),
         other => Fault::bad(other.to_string()),
     })?;
+    // Its run could not be made later.
+    if let Some(name) = resolved.spec["project"].as_str().filter(|name| !name.is_empty()) {
+        project::check_name(name)?;
+    }
     job::check(shared, caller, &resolved.spec).await?;
     let now = Timestamp::now();
     let mut write = shared.database.write().await?;
