@@ -1,7 +1,7 @@
 //! A queue as a file: what `create -f` reads, `show` prints and `edit` opens.
 
 use crate::output;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use serde_json::{Map, Value, json};
 use volley_client::people::QueueSpec;
 
