@@ -104,7 +104,7 @@ pub fn render(order: &Order, station: &Station) -> Result<Rendered, Vec<Refusal>
     let submission = match kind {
         resource::Kind::Kubernetes => Submission::Kubernetes(Box::new(kubernetes::render(order, station, &mut notes)?)),
         resource::Kind::Container => Submission::Container(Box::new(container::render(order, station, &mut notes)?)),
-        resource::Kind::Process => Submission::Process(Box::new(process::render(order, station, &mut notes)?)),
+        resource::Kind::Process => Submission::Process(Box::new(process::render(order, station)?)),
     };
     Ok(Rendered { submission, notes })
 }
