@@ -5,6 +5,7 @@
 //! here: a secret is named (`secrets`), and the shell puts its value in place while it submits.
 
 pub mod order;
+pub mod fields;
 pub mod job;
 pub mod names;
 pub mod layers;
@@ -81,6 +82,15 @@ pub struct Note {
     pub rule: &'static str,
     pub path: String,
     pub text: String,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.path.is_empty() {
+            true => f.write_str(&self.text),
+            false => write!(f, "`{}`: {}", self.path, self.text),
+        }
+    }
 }
 
 /// What is to be submitted.
