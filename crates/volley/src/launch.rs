@@ -130,6 +130,7 @@ impl Launch {
         if self.dry_run {
             return self.show(&session.client.preview(entity, queue, &work).await?);
         }
+        launching.notes.iter().for_each(|note| eprintln!("note: {note}"));
         let id = submit(session, entity, queue, &work).await?;
         let item = session.client.item(&id).await?;
         eprintln!("queued in `{queue}` as item {}", item.number);

@@ -3,6 +3,7 @@
 //! Objects are merged key by key and `null` takes a key away. Lists whose items all have a `name` are merged by it; other
 //! lists and plain values are replaced.
 
+use super::Refusal;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
@@ -41,6 +42,38 @@ pub fn effective(queue: &Value, own: Option<&Value>, mode: Mode) -> Value {
         (None, _) => queue.clone(),
         (Some(own), Mode::Replace) => own.clone(),
         (Some(own), Mode::Merge) => merge(queue, own),
+    }
+}
+
+/// Where a launch would put a plain value or a list over an object, and so take away all that is in it.
+pub fn check(under: &Value, over: &Value) -> Vec<Refusal> {
+    let mut refusals = Vec::new();
+    check_at(under, over, "", &mut refusals);
+    refusals
+}
+
+fn check_at(under: &Value, over: &Value, path: &str, refusals: &mut Vec<Refusal>) {
+    match (under, over) {
+        (Value::Object(_), Value::Null) => (),
+        (Value::Object(below), Value::Object(above)) => {
+            for (key, value) in above {
+                if let Some(below) = below.get(key) {
+                    check_at(below, value, &joined(path, key), refusals);
+                }
+            }
+        }
+        (Value::Array(below), Value::Array(above)) if is_named(below) && is_named(above) => {
+            for (index, item) in above.iter().enumerate() {
+                if let Some(below) = counterpart(item, index, Some(under)) {
+                    check_at(below, item, &format!("{path}[{index}]"), refusals);
+                }
+            }
+        }
+        (Value::Object(_), _) => {
+            let hint = "name what is different in it, or write `null` to take it away";
+            refusals.push(Refusal::new("Q-8", path, format!("the queue has an object there, not {over}"), hint));
+        }
+        _ => (),
     }
 }
 
@@ -191,6 +224,31 @@ mod tests {
             json!({"spec": {"replicas": 4, "args": ["c"], "containers": [
                 container("main", json!({"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]})),
                 container("side", json!({})), container("new", json!({}))]}})
+        );
+    }
+
+    // LA-Q-8
+    #[test]
+    fn an_object_is_not_lost_to_a_plain_value() {
+        let queue = json!({"spec": {"ttl": 60, "template": {"spec": {}}, "containers": [container("main", json!({"resources": {}}))]}});
+        for fine in [
+            json!({}),
+            json!({"spec": null}),
+            json!({"spec": {"ttl": [1], "template": null, "new": 1}}),
+            json!({"spec": {"containers": [container("new", json!({"resources": 1}))]}}),
+            json!({"spec": {"containers": []}}),
+        ] {
+            assert_eq!(check(&queue, &fine), [], "{fine}");
+        }
+        let paths = |own: Value| check(&queue, &own).into_iter().map(|refusal| refusal.path).collect::<Vec<_>>();
+        assert_eq!(paths(json!({"spec": "x"})), ["spec"]);
+        assert_eq!(
+            paths(json!({"spec": {"template": [], "containers": [container("main", json!({"resources": 1}))]}})),
+            ["spec.containers[0].resources", "spec.template"]
+        );
+        assert_eq!(
+            check(&queue, &json!({"spec": "x"}))[0].to_string(),
+            "`spec`: the queue has an object there, not \"x\"; hint: name what is different in it, or write `null` to take it away"
         );
     }
 

@@ -1,7 +1,7 @@
 //! `${name}` in a config's values: what the agent knows of the launch, and those of its variables that it may tell.
 //!
-//! `${name:-fallback}` gives a value for an absent one, `${name|dns}` and `${name|label}` make it fit, `$${` is a plain
-//! `${`. What is no macro of ours stays as it is written: it may be meant for a shell.
+//! `${name:-fallback}` gives a value for an absent one and may hold macros itself, `${name|dns}` and `${name|label}` make
+//! it fit, `$${` is a plain `${`. What is no macro of ours stays as it is written: it may be meant for a shell.
 
 use super::layers::joined;
 use super::order::Order;
@@ -10,6 +10,8 @@ use crate::queue::template;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
+/// A fallback in a fallback in a fallback is as deep as anybody writes; what is around more is no macro.
+const DEPTH_MAX: usize = 8;
 /// Names whose values are secrets wherever they come from; they are given as secrets or not at all.
 const SECRET_ENDS: [&str; 5] = ["_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_CREDENTIALS"];
 
@@ -85,12 +87,15 @@ impl Macros {
                 rest = &rest[1..];
                 continue;
             };
-            match self.find(token.name) {
+            match self.find(&token) {
                 Found::Value(value) if self.is_before_template => {
                     out.push_str(&token.filtered(&value).replace("{{", "{{{{"));
                 }
                 Found::Value(value) => out.push_str(&token.filtered(&value)),
-                Found::Absent => out.push_str(&token.filtered(token.fallback.unwrap_or_default())),
+                Found::Absent => match token.fallback {
+                    Some(fallback) => out.push_str(&self.text(fallback, path, notes)),
+                    None => out.push_str(&token.filtered("")),
+                },
                 Found::Unknown => {
                     out.push_str(token.whole);
                     notes.extend(unknown(&token, path));
@@ -103,7 +108,11 @@ impl Macros {
     }
 
     /// An allowed variable of the agent goes before a macro of the same name, as with W&B's agent.
-    fn find(&self, name: &str) -> Found {
+    fn find(&self, token: &Token<'_>) -> Found {
+        let name = token.name;
+        if token.odd.is_some() {
+            return Found::Unknown;
+        }
         if self.may_tell(name) {
             if let Some(value) = self.environment.get(name) {
                 return Found::Value(value.clone());
@@ -140,23 +149,29 @@ struct Token<'a> {
     name: &'a str,
     fallback: Option<&'a str>,
     filter: Option<&'a str>,
+    /// What stands behind the `|` and is no filter.
+    odd: Option<&'a str>,
 }
 
 impl<'a> Token<'a> {
     /// Reads a macro at the start of the text.
     fn read(text: &'a str) -> Option<Token<'a>> {
         let inside = text.strip_prefix("${")?;
-        let end = inside.find('}')?;
+        let end = closing(inside)?;
         let (whole, inside) = (&text[..end + 3], &inside[..end]);
         let length =
             inside.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').unwrap_or(inside.len());
         let (name, rest) = inside.split_at(length);
-        let (fallback, filter) = match rest {
-            "" => (None, None),
-            "|dns" | "|label" => (None, Some(&rest[1..])),
-            other => (Some(other.strip_prefix(":-")?), None),
+        let plain = Token { whole, name, fallback: None, filter: None, odd: None };
+        let token = match rest {
+            "" => plain,
+            "|dns" | "|label" => Token { filter: Some(&rest[1..]), ..plain },
+            other => match other.strip_prefix('|') {
+                Some(odd) => Token { odd: Some(odd), ..plain },
+                None => Token { fallback: Some(other.strip_prefix(":-")?), ..plain },
+            },
         };
-        (!name.is_empty()).then_some(Token { whole, name, fallback, filter })
+        (!name.is_empty()).then_some(token)
     }
 
     fn filtered(&self, value: &str) -> String {
@@ -168,8 +183,27 @@ impl<'a> Token<'a> {
     }
 }
 
+/// Where the `}` of a macro is: a fallback may hold macros that have their own.
+fn closing(inside: &str) -> Option<usize> {
+    let mut depth = 0usize;
+    for (at, letter) in inside.char_indices() {
+        match letter {
+            '{' if inside[..at].ends_with('$') && depth == DEPTH_MAX => return None,
+            '{' if inside[..at].ends_with('$') => depth += 1,
+            '}' if depth == 0 => return Some(at),
+            '}' => depth -= 1,
+            _ => (),
+        }
+    }
+    None
+}
+
 /// A name in capitals inside a command is for the shell that runs it; anywhere else it is probably a mistake.
 fn unknown(token: &Token<'_>, path: &str) -> Option<Note> {
+    if let Some(odd) = token.odd {
+        let text = format!("`{}` stays as it is: `{odd}` is no filter, `dns` and `label` are", token.whole);
+        return Some(Note { rule: "M-12", path: path.to_owned(), text });
+    }
     let is_for_a_shell = !token.name.chars().any(|letter| letter.is_ascii_lowercase()) && is_command(path);
     let (rule, text) = if is_for_a_shell {
         ("M-10", format!("`{}` is left for the shell", token.whole))
@@ -224,16 +258,46 @@ mod tests {
             ("[${run_name}]", "[]"),
             ("${run_name:-none}", "none"),
             ("${run_id:-none}", "ab12"),
+            ("${run_name:-${run_id}}!", "ab12!"),
+            ("${run_id:-${author}}!", "ab12!"),
+            ("${run_name:-a-${UNSET:-${author}}-${oops}}", "a-al-${oops}"),
+            ("${run_name:-$${x}}", "${x}"),
+            ("${SHELL_THING:-${run_id}}", "${SHELL_THING:-${run_id}}"),
+            ("${run_name:-${run_id", "${run_name:-${run_id"),
             ("$${run_id}", "${run_id}"),
             ("$$${run_id}", "$${run_id}"),
             ("${project_name|dns} ${project_name|label}", "my-proj My-Proj"),
-            ("${project_name|shout}", "${project_name|shout}"),
+            ("${project_name|shout} ${run_name|dns:-y}", "${project_name|shout} ${run_name|dns:-y}"),
             ("${SHELL_THING:-x}", "${SHELL_THING:-x}"),
             ("${UNSET:-x}", "x"),
             ("실행 ${run_id} 중", "실행 ab12 중"),
         ] {
             assert_eq!(expanded(text), out, "{text}");
         }
+    }
+
+    // M-12
+    #[test]
+    fn what_is_no_filter_is_told() {
+        let mut notes = Vec::new();
+        macros().text("${project_name|dns} ${project_name|shout} ${x|dns:-y}", "a", &mut notes);
+        let told: Vec<_> = notes.iter().map(|note| (note.rule, note.text.as_str())).collect();
+        assert_eq!(
+            told,
+            [
+                ("M-12", "`${project_name|shout}` stays as it is: `shout` is no filter, `dns` and `label` are"),
+                ("M-12", "`${x|dns:-y}` stays as it is: `dns:-y` is no filter, `dns` and `label` are"),
+            ]
+        );
+    }
+
+    // M-11
+    #[test]
+    fn fallbacks_have_a_depth_around_which_nothing_is_a_macro() {
+        let nested = |times: usize| format!("{}x{}", "${run_name:-".repeat(times), "}".repeat(times));
+        assert_eq!(expanded(&nested(DEPTH_MAX + 1)), "x");
+        assert_eq!(expanded(&nested(DEPTH_MAX + 2)), "${run_name:-x}");
+        assert!(expanded(&nested(50_000)).starts_with("${run_name:-${run_name:-"));
     }
 
     // M-4, M-8, M-9

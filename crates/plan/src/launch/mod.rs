@@ -5,6 +5,7 @@
 //! here: a secret is named (`secrets`), and the shell puts its value in place while it submits.
 
 pub mod order;
+pub mod fields;
 pub mod job;
 pub mod names;
 pub mod layers;
@@ -85,6 +86,15 @@ pub struct Note {
     pub text: String,
 }
 
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.path.is_empty() {
+            true => f.write_str(&self.text),
+            false => write!(f, "`{}`: {}", self.path, self.text),
+        }
+    }
+}
+
 /// What is to be submitted.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Submission {
@@ -106,7 +116,7 @@ pub fn render(order: &Order, station: &Station) -> Result<Rendered, Vec<Refusal>
     let submission = match kind {
         resource::Kind::Kubernetes => Submission::Kubernetes(Box::new(kubernetes::render(order, station, &mut notes)?)),
         resource::Kind::Container => Submission::Container(Box::new(container::render(order, station, &mut notes)?)),
-        resource::Kind::Process => Submission::Process(Box::new(process::render(order, station, &mut notes)?)),
+        resource::Kind::Process => Submission::Process(Box::new(process::render(order, station)?)),
     };
     Ok(Rendered { submission, notes })
 }

@@ -1,8 +1,8 @@
 //! What is known of an item when it is rendered: its run spec (section 3 of the specification), the job that it names,
 //! the image that will run, and the station: the agent that will run it and what it allows.
 
-use super::Refusal;
 use super::safety::Policy;
+use super::{Refusal, fields};
 use crate::queue::template;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -203,7 +203,7 @@ pub struct Service {
 
 impl RunSpec {
     pub fn read(spec: &Value) -> Result<RunSpec, Vec<Refusal>> {
-        let mut problems = Vec::new();
+        let mut problems = spec.as_object().map(fields::wrong).unwrap_or_default();
         let text = |key: &str| spec.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
         let overrides = spec.get("overrides").unwrap_or(&Value::Null);
         let image = spec.pointer("/docker/docker_image").and_then(Value::as_str).filter(|text| !text.is_empty());
@@ -214,8 +214,8 @@ impl RunSpec {
             image: image.map(str::to_owned).or_else(|| text("image_uri")),
             resource: text("resource").unwrap_or_default(),
             overrides: Overrides {
-                args: words(overrides, "args", &mut problems),
-                entry_point: words(overrides, "entry_point", &mut problems),
+                args: words(overrides, "args"),
+                entry_point: words(overrides, "entry_point"),
                 run_config: object(overrides, "run_config"),
                 files: object(overrides, "files"),
                 artifacts: object(overrides, "artifacts"),
@@ -250,28 +250,13 @@ fn source_problem(spec: &RunSpec, has_uri: bool) -> Option<Refusal> {
     }
 }
 
-fn words(overrides: &Value, key: &str, problems: &mut Vec<Refusal>) -> Vec<String> {
-    let path = format!("overrides.{key}");
-    let wrong = || Refusal::new("R-2", &path, "must be a list of texts", "write one word per item");
-    match overrides.get(key) {
-        None | Some(Value::Null) => Vec::new(),
-        Some(Value::Array(items)) => {
-            let word = |item: &Value| match item {
-                Value::String(text) => Some(text.clone()),
-                Value::Number(number) => Some(number.to_string()),
-                _ => None,
-            };
-            let words: Option<Vec<String>> = items.iter().map(word).collect();
-            words.unwrap_or_else(|| {
-                problems.push(wrong());
-                Vec::new()
-            })
-        }
-        Some(_) => {
-            problems.push(wrong());
-            Vec::new()
-        }
-    }
+fn words(overrides: &Value, key: &str) -> Vec<String> {
+    let word = |item: &Value| match item {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    };
+    overrides.get(key).and_then(Value::as_array).into_iter().flatten().filter_map(word).collect()
 }
 
 fn object(value: &Value, key: &str) -> Map<String, Value> {

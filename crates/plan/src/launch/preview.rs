@@ -3,7 +3,7 @@
 
 use super::environment::{Given, Variable};
 use super::order::{Fetcher, Order, RunSpec, Station, Template, Ticket};
-use super::{Refusal, Submission, job, kubernetes, render};
+use super::{Refusal, Submission, fields, job, kubernetes, render};
 use serde_json::{Map, Value, json};
 
 /// Stands for the name that the queue will give.
@@ -55,11 +55,9 @@ pub fn preview(asked: &Asked<'_>) -> Result<Preview, Vec<Refusal>> {
     }
     let station = Station { base_url: asked.base_url.to_owned(), allows_processes: true, ..Station::default() };
     let rendered = render(&order, &station)?;
-    let note = |note: super::Note| match note.path.is_empty() {
-        true => note.text,
-        false => format!("`{}`: {}", note.path, note.text),
-    };
-    Ok(Preview { objects: shown(rendered.submission), notes: rendered.notes.into_iter().map(note).collect() })
+    let unread = asked.spec.as_object().map(fields::unknown).unwrap_or_default();
+    let notes = unread.iter().chain(&rendered.notes).map(ToString::to_string).collect();
+    Ok(Preview { objects: shown(rendered.submission), notes })
 }
 
 fn add_job(order: &mut Order, document: &Value) -> Result<(), Refusal> {
@@ -152,5 +150,8 @@ mod tests {
     fn what_stands_against_it_is_told() {
         let refusals = preview(&asked(&json!({"resource": "kubernetes"}))).unwrap_err();
         assert_eq!(refusals[0].rule, "R-1");
+        let spec = json!({"resource": "kubernetes", "image_uri": "i", "lr": 0.1});
+        let notes = preview(&asked(&spec)).unwrap().notes;
+        assert!(notes[0].starts_with("`lr`: is no field of a run spec"), "{notes:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::environment::{Variable, variables};
 use super::order::{CodeSource, Order, Station};
-use super::{Note, Refusal, code, container};
+use super::{Refusal, code, container};
 use serde_json::Value;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -29,7 +29,7 @@ pub struct Limit {
 pub const LIMITS: &[&str] =
     &["as", "core", "cpu", "data", "fsize", "locks", "memlock", "nofile", "nproc", "rss", "stack"];
 
-pub fn render(order: &Order, station: &Station, notes: &mut Vec<Note>) -> Result<Request, Vec<Refusal>> {
+pub fn render(order: &Order, station: &Station) -> Result<Request, Vec<Refusal>> {
     let mut refusals = Vec::new();
     if !station.allows_processes {
         let hint = "set `runners.local-process: true` in the agent's config, or use a queue of another resource";
@@ -54,13 +54,13 @@ pub fn render(order: &Order, station: &Station, notes: &mut Vec<Note>) -> Result
         let hint = "name a folder of the source";
         refusals.push(Refusal::new("C-20", "overrides.working_dir", "leads out of the launch's folder", hint));
     }
-    let limits = limits(&order.config, notes).map_err(|refusal| refusals.push(refusal)).unwrap_or_default();
+    let limits = limits(&order.config, &mut refusals);
     let request = Request { words, variables: variables(order, station), code: source, working_dir, limits };
     if refusals.is_empty() { Ok(request) } else { Err(refusals) }
 }
 
-/// The config's limits (C-23). W&B's queues of processes have no config at all, so other keys are told and left alone.
-fn limits(config: &Value, notes: &mut Vec<Note>) -> Result<Vec<Limit>, Refusal> {
+/// The config's limits (C-23). What else stands in it would have no effect, and is refused as a container's would be.
+fn limits(config: &Value, refusals: &mut Vec<Refusal>) -> Vec<Limit> {
     // A core would hold the key; who wants one sets its limit.
     let mut limits = vec![Limit { name: "core", soft: 0, hard: 0 }];
     for (key, value) in config.as_object().into_iter().flatten() {
@@ -69,21 +69,26 @@ fn limits(config: &Value, notes: &mut Vec<Note>) -> Result<Vec<Limit>, Refusal> 
             "ulimit" => {
                 let all = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
                 for text in all {
-                    let limit = text.as_str().and_then(limit).ok_or_else(|| {
+                    let Some(limit) = text.as_str().and_then(limit) else {
                         let hint = format!("such as `nofile=1024`; limits are {}", LIMITS.join(", "));
-                        Refusal::new("C-23", "ulimit", format!("{text} is no limit"), hint)
-                    })?;
+                        refusals.push(Refusal::new("C-23", "ulimit", format!("{text} is no limit"), hint));
+                        continue;
+                    };
                     limits.retain(|other| other.name != limit.name);
                     limits.push(limit);
                 }
             }
+            "env" => {
+                let hint = "take it out, and write `env NAME=VALUE` before the command";
+                refusals.push(Refusal::new("C-23", key, "a process is given no variables by its queue", hint));
+            }
             _ => {
-                let text = "is no setting of a process, and has no effect; `ulimit` is one".to_owned();
-                notes.push(Note { rule: "C-23", path: key.clone(), text });
+                let hint = "take it out; `ulimit` is the only setting";
+                refusals.push(Refusal::new("C-23", key, "is no setting of a process", hint));
             }
         }
     }
-    Ok(limits)
+    limits
 }
 
 fn limit(text: &str) -> Option<Limit> {
@@ -110,39 +115,49 @@ mod tests {
     fn a_process_needs_leave_and_a_command() {
         let mut order = order(json!({}));
         let mut station = station();
-        let notes = &mut Vec::new();
-        assert_eq!(rules(render(&order, &station, notes)), ["C-23", "C-20", "C-20"]);
+        assert_eq!(rules(render(&order, &station)), ["C-23", "C-20", "C-20"]);
         station.allows_processes = true;
         order.is_image_job = false;
         order.spec.overrides.entry_point = vec!["python".into(), "a b.py".into()];
         order.spec.overrides.args = vec!["--x; rm".into()];
-        assert_eq!(render(&order, &station, notes).unwrap().words, ["python", "a b.py", "--x; rm"]);
+        assert_eq!(render(&order, &station).unwrap().words, ["python", "a b.py", "--x; rm"]);
         let source = CodeSource::Repository { remote: "file:///etc".into(), commit: "c".into() };
         order.code = Some(Code { source, is_default_base: true, claim: None, fetcher: Fetcher::default() });
         order.spec.overrides.working_dir = Some("a/../../b".into());
-        assert_eq!(rules(render(&order, &station, notes)), ["J-7", "C-20"]);
+        assert_eq!(rules(render(&order, &station)), ["J-7", "C-20"]);
     }
 
     // C-23
     #[test]
     fn a_process_is_held_to_the_queues_limits() {
         let station = Station { allows_processes: true, ..station() };
-        let asked = |config: Value, notes: &mut Vec<Note>| {
+        let asked = |config: Value| {
             let mut order = order(config);
             order.is_image_job = false;
             order.spec.overrides.entry_point = vec!["true".into()];
-            render(&order, &station, notes)
+            render(&order, &station)
         };
-        let mut notes = Vec::new();
         let core = Limit { name: "core", soft: 0, hard: 0 };
-        assert_eq!(asked(json!({}), &mut notes).unwrap().limits, std::slice::from_ref(&core));
-        let config = json!({"ulimit": ["nofile=10:20", "cpu=-1"], "image": "x", "builder": {}});
-        let limits = asked(config, &mut notes).unwrap().limits;
+        assert_eq!(asked(json!({})).unwrap().limits, std::slice::from_ref(&core));
+        let config = json!({"ulimit": ["nofile=10:20", "cpu=-1"], "builder": {}});
+        let limits = asked(config).unwrap().limits;
         let nofile = Limit { name: "nofile", soft: 10, hard: 20 };
         assert_eq!(limits, [core, nofile, Limit { name: "cpu", soft: u64::MAX, hard: u64::MAX }]);
-        assert_eq!(notes.iter().map(|note| note.path.as_str()).collect::<Vec<_>>(), ["image"]);
         for wrong in [json!({"ulimit": "nofile"}), json!({"ulimit": ["wings=2"]}), json!({"ulimit": 3})] {
-            assert_eq!(rules(asked(wrong, &mut notes)), ["C-23"]);
+            assert_eq!(rules(asked(wrong)), ["C-23"]);
         }
+        let wrong = json!({"foo": 1, "env": ["B=1"], "ulimit": ["wings=2", "nofile=1"], "image": "x"});
+        let told: Vec<String> = asked(wrong).unwrap_err().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "`env`: a process is given no variables by its queue; hint: take it out, and write `env NAME=VALUE` before the \
+                 command",
+                "`foo`: is no setting of a process; hint: take it out; `ulimit` is the only setting",
+                "`image`: is no setting of a process; hint: take it out; `ulimit` is the only setting",
+                "`ulimit`: \"wings=2\" is no limit; hint: such as `nofile=1024`; limits are as, core, cpu, data, fsize, locks, \
+                 memlock, nofile, nproc, rss, stack",
+            ]
+        );
     }
 }

@@ -8,6 +8,7 @@ pub mod load;
 pub mod ordered;
 pub mod spec;
 pub mod template;
+mod place;
 pub mod expression;
 pub mod timeline;
 pub mod wait;

@@ -3,6 +3,7 @@
 //! Both ways to push use `resolve`, because W&B's client tries the second when the first was refused.
 
 use super::template::{self, Problem, Variable};
+use crate::launch::{self, fields};
 use serde_json::{Map, Value};
 
 /// Whether a launch is a sweep's scheduler, as W&B's client words one (A-16).
@@ -88,6 +89,8 @@ pub enum Refusal {
     #[error("this queue has no priorities; hint: leave the priority out, or enable prioritization on the queue")]
     NoPriorities,
     #[error("{}", sentences(.0))]
+    Fields(Vec<launch::Refusal>),
+    #[error("{}", sentences(.0))]
     Template(Vec<Problem>),
 }
 
@@ -95,6 +98,7 @@ impl Refusal {
     /// Each thing that stands against it, in a sentence of its own.
     pub fn all(&self) -> Vec<String> {
         match self {
+            Refusal::Fields(problems) => problems.iter().map(ToString::to_string).collect(),
             Refusal::Template(problems) => problems.iter().map(ToString::to_string).collect(),
             Refusal::Spec(_)
             | Refusal::Values(_)
@@ -106,7 +110,7 @@ impl Refusal {
     }
 }
 
-fn sentences(problems: &[Problem]) -> String {
+fn sentences(problems: &[impl ToString]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
@@ -115,6 +119,10 @@ pub fn resolve(template: &Template, push: &Push<'_>) -> Result<Resolved, Refusal
         serde_json::from_str(push.spec).map_err(|error| Refusal::Spec(error.to_string()))?;
     if let Some(prior) = &push.prior {
         return Ok(resumed(template, push, prior, spec));
+    }
+    let wrong = fields::wrong(&spec);
+    if !wrong.is_empty() {
+        return Err(Refusal::Fields(wrong));
     }
     let priority = priority(template, push.priority)?;
     let given = given(push.values)?;
@@ -300,6 +308,16 @@ mod tests {
         }
         assert!(matches!(resolve(&queue("{}"), &Push { values: Some("[]"), ..push(SPEC) }), Err(Refusal::Values(_))));
         assert!(resolve(&queue("{}"), &Push { values: Some("null"), ..push(SPEC) }).is_ok());
+    }
+
+    // R-2
+    #[test]
+    fn what_is_of_a_wrong_type_is_refused_all_at_once() {
+        let spec = r#"{"name":5,"resource_args":[],"overrides":{"run_config":[1]},"odd":1}"#;
+        let refusal = resolve(&queue("{}"), &push(spec)).unwrap_err();
+        let paths: Vec<String> =
+            refusal.all().iter().filter_map(|told| told.split('`').nth(1)).map(str::to_owned).collect();
+        assert_eq!(paths, ["name", "resource_args", "overrides.run_config"]);
     }
 
     // LA-R-6

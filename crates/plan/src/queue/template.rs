@@ -4,12 +4,15 @@
 //! submitter gives, and tells every problem at once; what it lets through, `render` can always put in place. `{{= n + 1}}`
 //! is a sum of them.
 
-use super::expression;
 use super::ordered::{Members, compact};
+use super::{expression, place};
 use serde::Deserialize;
 use serde_json::{Map, Number, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use volley_api::kube::quantity::Quantity;
+use volley_api::kube::schema::Shape;
+use volley_api::kube::time::parse_duration;
 
 /// A queue with more variables than this is a mistake.
 const VARIABLES_MAX: usize = 256;
@@ -21,6 +24,10 @@ pub enum Kind {
     Integer,
     Number,
     Boolean,
+    /// A text or a number that Kubernetes takes for an amount: `500m`, `4Gi`.
+    Quantity,
+    /// A text: `90s`, `1h30m`.
+    Duration,
 }
 
 impl Kind {
@@ -30,6 +37,8 @@ impl Kind {
             Kind::Integer => "integer",
             Kind::Number => "number",
             Kind::Boolean => "boolean",
+            Kind::Quantity => "quantity, such as 500m or 4Gi",
+            Kind::Duration => "duration, such as 90s or 1h30m",
         }
     }
 
@@ -39,6 +48,18 @@ impl Kind {
             Kind::Integer => whole(value).is_some(),
             Kind::Number => value.is_number(),
             Kind::Boolean => value.is_boolean(),
+            Kind::Quantity => value.is_number() || self.amount(value).is_some(),
+            Kind::Duration => self.amount(value).is_some(),
+        }
+    }
+
+    /// What limits are held against: the number, the units of a quantity (bytes, cores), the seconds of a duration.
+    fn amount(self, value: &Value) -> Option<f64> {
+        match (self, value) {
+            (Kind::Quantity, Value::String(text)) => Some(Quantity::parse(text).ok()?.milli_value() as f64 / 1000.0),
+            (Kind::Duration, Value::String(text)) => Some(parse_duration(text)?.as_secs_f64()),
+            (Kind::Duration, _) => None,
+            _ => value.as_f64(),
         }
     }
 }
@@ -254,6 +275,8 @@ pub fn samples(variables: &[Variable], given: &Map<String, Value>) -> Map<String
             Kind::Integer => Value::from(least.ceil() as i64),
             Kind::Number => Value::from(least),
             Kind::Boolean => Value::from(false),
+            Kind::Quantity => Value::from(least.to_string()),
+            Kind::Duration => Value::from(format!("{least}s")),
         };
         let value = given.get(name).or(schema.default.as_ref()).cloned().or_else(choice).unwrap_or_else(plain);
         (name.clone(), value)
@@ -266,7 +289,7 @@ pub fn samples(variables: &[Variable], given: &Map<String, Value>) -> Map<String
 pub fn worded(variables: &[Variable], name: &str, text: &str) -> Value {
     let kind = variables.iter().find(|variable| variable.name == name).map(|variable| variable.schema.kind);
     let read = match kind {
-        None | Some(Kind::String) => None,
+        None | Some(Kind::String | Kind::Quantity | Kind::Duration) => None,
         Some(Kind::Integer | Kind::Number | Kind::Boolean) => serde_json::from_str::<Value>(text).ok(),
     };
     read.filter(|value| !value.is_object() && !value.is_array()).unwrap_or_else(|| Value::from(text))
@@ -280,12 +303,13 @@ fn judge(variable: &Variable, value: &Value) -> Result<Value, Problem> {
     if !schema.kind.fits(value) {
         return wrong(Code::Type, format!("must be of type {}", schema.kind.name()));
     }
-    if let (Some(minimum), Some(number)) = (schema.minimum, value.as_f64())
+    let amount = schema.kind.amount(value);
+    if let (Some(minimum), Some(number)) = (schema.minimum, amount)
         && number < minimum
     {
         return wrong(Code::Minimum, format!("must be at least {minimum}"));
     }
-    if let (Some(maximum), Some(number)) = (schema.maximum, value.as_f64())
+    if let (Some(maximum), Some(number)) = (schema.maximum, amount)
         && number > maximum
     {
         return wrong(Code::Maximum, format!("must be at most {maximum}"));
@@ -319,13 +343,28 @@ fn whole(value: &Value) -> Option<Number> {
     is_whole.then(|| Number::from(float as i64))
 }
 
-/// Puts values in place. A text that is one token takes the value itself; in a longer text it is written out.
+/// Puts values in place. A text that is one token takes the value itself, as a text where its kind wants one; in a longer
+/// text it is written out.
 pub fn render(config: &Value, values: &BTreeMap<String, Value>) -> Value {
+    render_at(config, &Shape::Any, values)
+}
+
+fn render_at(config: &Value, place: &Shape, values: &BTreeMap<String, Value>) -> Value {
     match config {
-        Value::String(text) => render_text(text, values),
-        Value::Array(items) => Value::Array(items.iter().map(|item| render(item, values)).collect()),
+        Value::String(text) => match render_text(text, values) {
+            value @ (Value::Number(_) | Value::Bool(_)) if place::is_text(place) => Value::String(written(&value)),
+            value => value,
+        },
+        Value::Array(items) => {
+            let inner = place::of_item(place);
+            Value::Array(items.iter().map(|item| render_at(item, &inner, values)).collect())
+        }
         Value::Object(members) => {
-            Value::Object(members.iter().map(|(key, value)| (key.clone(), render(value, values))).collect())
+            let shape = place::of_object(place, members);
+            let member = |(key, value): (&String, &Value)| {
+                (key.clone(), render_at(value, &place::of_member(&shape, key), values))
+            };
+            Value::Object(members.iter().map(member).collect())
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => config.clone(),
     }
@@ -352,14 +391,24 @@ fn render_text(text: &str, values: &BTreeMap<String, Value>) -> Value {
                 None => out.push_str(&format!("{{{{={sum}}}}}")),
             },
             Part::Token(name) => match values.get(name) {
-                Some(Value::String(value)) => out.push_str(value),
-                Some(value) => out.push_str(&value.to_string()),
+                Some(value) => out.push_str(&written(value)),
                 // A queue from before its variables were checked.
                 None => out.push_str(&format!("{{{{{name}}}}}")),
             },
         }
     }
     Value::String(out)
+}
+
+/// A value inside a text. JSON writes 1e21 and 2.0 where people write digits, and 2.
+fn written(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) if number.is_f64() => {
+            number.as_f64().map_or_else(|| number.to_string(), |float| float.to_string())
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+    }
 }
 
 #[derive(Debug, PartialEq)]

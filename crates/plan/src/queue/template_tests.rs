@@ -35,10 +35,12 @@ fn variables_are_read_in_order_with_their_schema_as_text() {
 fn samples_are_values_that_the_queue_would_take() {
     let text = r#"{"gpus": {"schema": {"type": "integer", "minimum": 1.5}}, "rate": {"schema": {"type": "number"}},
         "kind": {"schema": {"type": "string", "enum": ["a100", "h100"]}}, "word": {"schema": {"type": "string"}},
-        "fast": {"schema": {"type": "boolean"}}, "set": {"schema": {"type": "integer", "default": 7}}}"#;
+        "fast": {"schema": {"type": "boolean"}}, "set": {"schema": {"type": "integer", "default": 7}},
+        "memory": {"schema": {"type": "quantity", "minimum": 1024}}, "limit": {"schema": {"type": "duration"}}}"#;
     let variables = declare(text).unwrap();
     let shown = samples(&variables, &given(json!({ "rate": 0.25 })));
-    let wanted = json!({"gpus": 2, "rate": 0.25, "kind": "a100", "word": "word", "fast": false, "set": 7});
+    let wanted = json!({"gpus": 2, "rate": 0.25, "kind": "a100", "word": "word", "fast": false, "set": 7,
+        "memory": "1024", "limit": "1s"});
     assert_eq!(Value::from(shown.clone()), wanted);
     assert!(values(&variables, &shown).is_ok());
 }
@@ -92,6 +94,39 @@ fn each_violation_has_its_own_code_and_all_are_told() {
 
 // LA-T-13
 #[test]
+fn quantities_and_durations_are_texts_that_can_be_read() {
+    let variables = declare(
+        r#"{"memory": {"schema": {"type": "quantity", "minimum": 1048576, "maximum": 8589934592, "default": "4Gi"}},
+            "limit": {"schema": {"type": "duration", "maximum": 3600, "enum": ["90s", "30m", "2h"], "default": "30m"}}}"#,
+    )
+    .unwrap();
+    let judge = |value| values(&variables, &given(value));
+    let ok = judge(json!({"memory": "500Mi", "limit": "90s"})).unwrap();
+    assert_eq!(ok, BTreeMap::from([("memory".into(), json!("500Mi")), ("limit".into(), json!("90s"))]));
+    assert_eq!(judge(json!({"memory": 2097152})).unwrap()["memory"], json!(2097152));
+    for (input, expected) in [
+        (json!({"memory": "4 GB"}), ("memory", Code::Type)),
+        (json!({"memory": true}), ("memory", Code::Type)),
+        (json!({"memory": "1k"}), ("memory", Code::Minimum)),
+        (json!({"memory": "9Gi"}), ("memory", Code::Maximum)),
+        (json!({"limit": "90"}), ("limit", Code::Type)),
+        (json!({"limit": 90}), ("limit", Code::Type)),
+        (json!({"limit": "2h"}), ("limit", Code::Maximum)),
+        (json!({"limit": "45m"}), ("limit", Code::Choice)),
+    ] {
+        assert_eq!(codes(&judge(input).unwrap_err()), [expected]);
+    }
+    let told = judge(json!({"memory": "lots"})).unwrap_err();
+    assert_eq!(
+        told[0].sentence,
+        "template variable `memory` must be of type quantity, such as 500m or 4Gi, but got \"lots\""
+    );
+    assert!(declare(r#"{"x": {"schema": {"type": "quantity", "default": "much"}}}"#).is_err());
+    assert_eq!(worded(&variables, "memory", "2097152"), json!("2097152"));
+}
+
+// LA-T-13
+#[test]
 fn a_sum_ties_one_field_to_another() {
     let variables =
         declare(r#"{"workers": {"schema": {"type": "integer"}}, "word": {"schema": {"type": "string"}}}"#).unwrap();
@@ -123,6 +158,51 @@ fn a_whole_token_takes_the_value_and_a_part_is_written_out() {
         json!({"a": "{{n}}", "b": ["{{ n }}"], "c": "n={{n}}, s={{s}}", "d": "{{other}}", "e": 1, "f": "{{{{n}}"});
     let expected = json!({"a": 5, "b": [5], "c": "n=5, s={{n}} ${x}", "d": "{{other}}", "e": 1, "f": "{{n}}"});
     assert_eq!(render(&config, &values), expected);
+}
+
+// LA-T-9
+#[test]
+fn a_number_becomes_a_text_where_its_kind_wants_one() {
+    let values = BTreeMap::from([("n".into(), json!(5)), ("on".into(), json!(true)), ("big".into(), json!(1e21))]);
+    let pod = |n: Value, next: Value, on: Value| {
+        json!({"nodeSelector": {"n": n}, "containers": [{"name": n, "image": n, "args": ["-n", n], "command": [on],
+            "env": [{"name": "N", "value": n}, {"name": "M", "value": next}], "workingDir": n}]})
+    };
+    let token = |text: &str| json!(text);
+    let (raw, made) =
+        (pod(token("{{n}}"), token("{{= n + 1}}"), token("{{ on }}")), pod(json!("5"), json!("6"), json!("true")));
+    let labels = |value: Value| json!({"labels": {"a": value}, "annotations": {"b": value}, "name": value});
+    // A plain Job, with and without its kind, and wrapped as a server keeps it; kinds with a definition; unknown kinds.
+    let volcano = |pod: &Value| json!([{"template": {"spec": pod}}]);
+    for (field, head) in [
+        ("template", json!({})),
+        ("template", json!({"apiVersion": "batch/v1", "kind": "Job"})),
+        ("template", json!({"apiVersion": "example.org/v1", "kind": "Trainer"})),
+        ("tasks", json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"})),
+        ("pytorchReplicaSpecs", json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"})),
+    ] {
+        let manifest = |meta: Value, pod: &Value| {
+            let mut made = head.clone();
+            made["metadata"] = labels(meta);
+            made["spec"][field] = match field {
+                "tasks" => volcano(pod),
+                "pytorchReplicaSpecs" => json!({"Worker": {"replicas": 2, "template": {"spec": pod}}}),
+                _ => json!({"metadata": {}, "spec": pod}),
+            };
+            json!({ "kubernetes": made })
+        };
+        assert_eq!(render(&manifest(json!("{{n}}"), &raw), &values), manifest(json!("5"), &made), "{head}");
+    }
+    // What wants a number keeps it, and what the queue has written itself is left as it is.
+    let numbers = json!({"kind": "Job", "spec": {"parallelism": "{{n}}", "template": {"spec": {"containers": [
+        {"resources": {"limits": {"nvidia.com/gpu": "{{n}}"}}, "ports": [{"containerPort": "{{n}}"}], "args": [7]}]}}}});
+    let rendered = json!({"kind": "Job", "spec": {"parallelism": 5, "template": {"spec": {"containers": [
+        {"resources": {"limits": {"nvidia.com/gpu": 5}}, "ports": [{"containerPort": 5}], "args": [7]}]}}}});
+    assert_eq!(render(&numbers, &values), rendered);
+    let text = json!({"containers": [{"args": ["{{big}}", "x{{big}}", "{{big}} {{on}}"]}]});
+    let digits = "1000000000000000000000";
+    let expected = json!({"containers": [{"args": [digits, format!("x{digits}"), format!("{digits} true")]}]});
+    assert_eq!(render(&text, &values), expected);
 }
 
 // PUSH-4

@@ -33,9 +33,21 @@ pub fn reason(facts: &Facts<'_>) -> String {
 
 /// The seconds until an item starts if the queue goes on as it did; nothing if it hardly moved.
 ///
-/// `starts` began in the last `span_s` seconds.
-pub fn estimate_s(before: i64, starts: i64, span_s: i64) -> Option<i64> {
-    (starts >= 2).then(|| (before + 1) * span_s.max(1) / starts)
+/// `starts` began lately, and for `waited_s` of that time something waited: a queue that stood empty says nothing of how
+/// fast it goes.
+pub fn estimate_s(before: i64, starts: i64, waited_s: i64) -> Option<i64> {
+    (starts >= 2).then(|| ((before + 1) * waited_s / starts).max(1))
+}
+
+/// How long at least one waited, by when each began and ceased to.
+pub fn waited(mut waits: Vec<(i64, i64)>) -> i64 {
+    waits.sort_unstable();
+    let (mut total, mut until) = (0, i64::MIN);
+    for (from, to) in waits {
+        total += to.saturating_sub(from.max(until)).max(0);
+        until = until.max(to);
+    }
+    total
 }
 
 #[cfg(test)]
@@ -63,5 +75,20 @@ mod tests {
         assert_eq!(estimate_s(0, 1, 600), None);
         assert_eq!(estimate_s(0, 10, 600), Some(60));
         assert_eq!(estimate_s(4, 10, 600), Some(300));
+    }
+
+    #[test]
+    fn a_queue_that_stood_empty_is_not_slow_for_it() {
+        for (waits, expected) in [
+            (vec![], 0),
+            (vec![(0, 1), (1800, 1801), (3599, 3600)], 3),
+            (vec![(50, 90), (0, 60), (10, 20)], 90),
+            (vec![(5, 3)], 0),
+        ] {
+            assert_eq!(waited(waits.clone()), expected, "{waits:?}");
+        }
+        let hour = waited(vec![(0, 1), (1800, 1801), (3599, 3600)]);
+        assert_eq!(estimate_s(0, 3, hour), Some(1));
+        assert_eq!(estimate_s(0, 2, 0), Some(1));
     }
 }

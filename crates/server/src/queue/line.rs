@@ -7,6 +7,9 @@ use async_graphql::{ID, SimpleObject};
 use jiff::{SignedDuration, Timestamp};
 use volley_plan::queue::wait;
 
+/// Starts that say how fast a queue goes; older ones say less.
+const STARTS_MAX: i64 = 200;
+
 /// How fast a queue goes, from what began in its last hour.
 pub struct Line {
     queue: String,
@@ -14,16 +17,27 @@ pub struct Line {
     held: i64,
     running_max: Option<i64>,
     starts: i64,
-    span_s: i64,
+    /// How long something waited meanwhile.
+    waited_s: i64,
 }
 
 impl Line {
     pub async fn read(database: &Database, queue: &Queue, now: Timestamp) -> Result<Line> {
         let since = now - SignedDuration::from_hours(1);
-        let sql = "SELECT COUNT(*) AS n, MIN(started_at) AS first FROM items WHERE queue_id = $1 AND started_at > $2";
-        let row = database.maybe(sql, args![queue.id, since]).await?;
-        let starts = row.as_ref().map_or(Ok(0), |row| row.get("n"))?;
-        let first: Option<i64> = row.map_or(Ok(None), |row| row.get("first"))?;
+        let sql = "SELECT created_at, started_at FROM items WHERE queue_id = $1 AND started_at > $2 \
+                   ORDER BY started_at DESC LIMIT $3";
+        let mut waits: Vec<(i64, i64)> = Vec::new();
+        for row in database.all(sql, args![queue.id, since, STARTS_MAX]).await? {
+            waits.push((row.get("created_at")?, row.get("started_at")?));
+        }
+        let starts = i64::try_from(waits.len()).unwrap_or(i64::MAX);
+        let began = waits.last().map_or(0, |(_, first)| *first);
+        let sql = "SELECT MIN(created_at) AS oldest FROM items WHERE queue_id = $1 AND state = 'PENDING'";
+        let row = database.maybe(sql, args![queue.id]).await?;
+        let oldest: Option<i64> = row.map_or(Ok(None), |row| row.get("oldest"))?;
+        waits.extend(oldest.map(|oldest| (oldest, now.as_microsecond())));
+        // What waited before the first of these starts was before their time.
+        let waits = waits.into_iter().map(|(from, to)| (from.max(began), to)).collect();
         let sql = "SELECT COUNT(*) AS n FROM items WHERE queue_id = $1 AND state IN ('LEASED', 'CLAIMED', 'RUNNING')";
         let row = database.maybe(sql, args![queue.id]).await?;
         Ok(Line {
@@ -32,7 +46,7 @@ impl Line {
             held: row.map_or(Ok(0), |row| row.get("n"))?,
             running_max: queue.limits.running_max,
             starts,
-            span_s: first.map_or(0, |first| now.as_microsecond() - first) / 1_000_000,
+            waited_s: wait::waited(waits) / 1_000_000,
         })
     }
 
@@ -45,7 +59,7 @@ impl Line {
 
     /// Nothing starts without an agent.
     pub fn estimate_s(&self, before: i64) -> Option<i64> {
-        wait::estimate_s(before, self.starts, self.span_s).filter(|_| self.is_served)
+        wait::estimate_s(before, self.starts, self.waited_s).filter(|_| self.is_served)
     }
 }
 

@@ -10,6 +10,7 @@ use std::fs;
 use std::io::Read as _;
 use std::process::Command;
 use volley_client::jobs::JobPath;
+use volley_plan::launch::fields;
 use volley_plan::launch::layers::{self, Mode};
 use volley_plan::launch::order::PROJECT_DEFAULT;
 use volley_plan::queue::template::{self, Variable};
@@ -26,6 +27,8 @@ pub struct Launching {
     pub values: Value,
     pub priority: Option<i64>,
     pub queue_entity: String,
+    /// What in the file nobody reads.
+    pub notes: Vec<String>,
 }
 
 /// What stands against a launch, a line each.
@@ -46,6 +49,8 @@ impl Launching {
             Some(config) => object(config, "the run spec")?,
             None => Map::new(),
         };
+        problems.extend(fields::wrong(&spec).iter().map(ToString::to_string));
+        let notes = fields::unknown(&spec).iter().map(ToString::to_string).collect();
         let mut values = take_object(&mut spec, "template_variables");
         let of_file = || launch.remote.entity.clone().or_else(|| text(&spec, "entity"));
         let queue_entity = text(&spec, "queue_entity").or_else(of_file).unwrap_or_else(|| session.entity.clone());
@@ -81,7 +86,7 @@ impl Launching {
             spec.insert("job".to_owned(), job.into());
         }
         settle_project(&mut spec);
-        Ok(Launching { spec: Value::Object(spec), values: Value::Object(values), priority, queue_entity })
+        Ok(Launching { spec: Value::Object(spec), values: Value::Object(values), priority, queue_entity, notes })
     }
 }
 
@@ -116,9 +121,6 @@ fn fill_in(spec: &mut Map<String, Value>, launch: &Launch, session: &Session, pr
     }
     if !launch.arguments.is_empty() {
         overrides.insert("args".to_owned(), launch.arguments.clone().into());
-    }
-    if overrides.get("args").is_some_and(|args| !args.is_array()) {
-        problems.push("`overrides.args` must be a list; hint: write one word per item".to_owned());
     }
     if !overrides.is_empty() {
         spec.insert("overrides".to_owned(), Value::Object(overrides));
@@ -200,6 +202,7 @@ fn add_resource_args(
     if let (Some((_, config)), false) = (&queue, launch.replace)
         && let Some(own) = args.get_mut(resource)
     {
+        problems.extend(layers::check(config, own).iter().map(ToString::to_string));
         *own = layers::effective(config, Some(own), Mode::Merge);
         // They are in it already.
         values.clear();

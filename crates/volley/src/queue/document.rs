@@ -68,18 +68,27 @@ impl Document {
             "number" | "float" => "number",
             "string" => "string",
             "boolean" | "bool" => "boolean",
-            other => return Err(wrong(&format!("`{other}` is no type: integer, number, string or boolean"))),
+            "quantity" => "quantity",
+            "duration" => "duration",
+            other => {
+                let types = "integer, number, string, boolean, quantity or duration";
+                return Err(wrong(&format!("`{other}` is no type: {types}")));
+            }
         };
         // A text stays one, however much it looks like a number.
-        let value = |text: &str| match kind {
+        let limit = |text: &str| match kind {
             "string" => Value::from(text),
             _ => serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)),
+        };
+        let value = |text: &str| match kind {
+            "quantity" | "duration" => Value::from(text),
+            _ => limit(text),
         };
         let mut schema = json!({ "type": kind });
         for word in words {
             match word.split_once('=') {
-                Some(("min", text)) => schema["minimum"] = value(text),
-                Some(("max", text)) => schema["maximum"] = value(text),
+                Some(("min", text)) => schema["minimum"] = limit(text),
+                Some(("max", text)) => schema["maximum"] = limit(text),
                 Some(("default", text)) => schema["default"] = value(text),
                 Some(("choices", text)) => schema["enum"] = text.split('|').map(value).collect(),
                 Some(_) | None => return Err(wrong(&format!("`{word}` is not known"))),
@@ -206,7 +215,9 @@ mod tests {
         document.declare("size=string,choices=1|large,default=1").unwrap();
         let gpus = json!({ "schema": { "type": "integer", "minimum": 1, "maximum": 4, "default": 1 } });
         let size = json!({ "schema": { "type": "string", "enum": ["1", "large"], "default": "1" } });
-        assert_eq!(document.spec.variables, json!({ "gpus": gpus, "size": size }));
+        document.declare("memory=quantity,max=1024,default=4").unwrap();
+        let memory = json!({ "schema": { "type": "quantity", "maximum": 1024, "default": "4" } });
+        assert_eq!(document.spec.variables, json!({ "gpus": gpus, "size": size, "memory": memory }));
         for wrong in ["gpus", "gpus=", "gpus=date", "gpus=integer,least=1", "gpus=integer,min"] {
             assert!(document.declare(wrong).unwrap_err().to_string().contains("hint:"), "{wrong}");
         }
