@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(states(minute(21) + SILENCE_MAX).await, ["crashed", "crashed"]);
         // It is back, and has seen it running all the time.
         let mut write = shared.database.write().await.unwrap();
-        crate::queue::stop::start_run(&mut write, 1, minute(30)).await.unwrap();
+        stop::start_run(&mut write, 1, minute(30)).await.unwrap();
         write.commit().await.unwrap();
         hear(minute(30)).await;
         assert_eq!(states(minute(30)).await, ["running", "crashed"]);
