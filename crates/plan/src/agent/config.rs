@@ -21,6 +21,8 @@ use volley_api::kube::schema::{Shape, json as schema};
 pub struct Problem {
     pub line: usize,
     pub column: usize,
+    /// The same place as a byte of the text.
+    pub at: usize,
     pub path: String,
     pub message: String,
 }
@@ -151,7 +153,7 @@ pub struct Read {
 
 /// Reads the file; an empty one says nothing.
 pub fn read(text: &str) -> Result<Read, Vec<Problem>> {
-    let mut reader = Reader { lines: Lines::new(text), problems: Vec::new(), warnings: Vec::new() };
+    let mut reader = Reader::new(text);
     let mut config = Config::default();
     match tree::parse(text).into_iter().next() {
         None => (),
@@ -166,16 +168,34 @@ pub fn read(text: &str) -> Result<Read, Vec<Problem>> {
     }
 }
 
+/// What is wrong with settings that are parsed already, and what is odd about them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judged {
+    pub problems: Vec<Problem>,
+    pub warnings: Vec<Problem>,
+}
+
+/// The reader's opinion, for the checker.
+pub fn judge(text: &str, root: &Node) -> Judged {
+    let mut reader = Reader::new(text);
+    reader.settings(root, &mut Config::default());
+    Judged { problems: reader.problems, warnings: reader.warnings }
+}
+
 struct Reader<'a> {
     lines: Lines<'a>,
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn new(text: &'a str) -> Reader<'a> {
+        Reader { lines: Lines::new(text), problems: Vec::new(), warnings: Vec::new() }
+    }
+
     fn problem(&self, at: usize, path: &str, message: String) -> Problem {
         let (line, column) = self.lines.place(at);
-        Problem { line, column, path: path.to_owned(), message }
+        Problem { line, column, at, path: path.to_owned(), message }
     }
 
     fn at(&mut self, at: usize, path: &str, message: String) {

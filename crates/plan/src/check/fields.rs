@@ -2,7 +2,7 @@
 
 use super::schema::{self, Form};
 use super::tree::{Entry, Kind, Node};
-use super::{Facts, Raw, Severity, moves, pods, source, words};
+use super::{Facts, Raw, Severity, moves, pods, queue, settings, source, words};
 use crate::launch::layers::joined;
 use std::collections::BTreeMap;
 use volley_api::kube::schema::{Scalar, Shape};
@@ -19,8 +19,13 @@ const DEPTH_MAX: usize = 4;
 pub fn check(text: &str, root: &Node, facts: &Facts, raws: &mut Vec<Raw>) {
     repeated(text, root, raws);
     leftovers(root, false, raws);
+    keys(text, root, facts, raws);
+}
+
+fn keys(text: &str, root: &Node, facts: &Facts, raws: &mut Vec<Raw>) {
     let (manifest, _) = schema::unwrapped(root);
-    let mut walk = Walk { text, facts, raws, is_training: false };
+    let mut found = Vec::new();
+    let mut walk = Walk { text, facts, raws: &mut found, is_training: false };
     match schema::form(manifest) {
         Form::Object { kind, shape: Some(shape), .. } => {
             walk.is_training = kubeflow::kinds::row(&kind).is_some();
@@ -28,12 +33,28 @@ pub fn check(text: &str, root: &Node, facts: &Facts, raws: &mut Vec<Raw>) {
         }
         Form::Object { shape: None, .. } => {
             for (path, template) in pods::templates(manifest) {
-                walk.object(template, &schema::pod_template(), &mut vec![Step::root(&path)]);
+                let shape = schema::pod_template();
+                // An object that is a pod itself has keys of its own beside its spec.
+                match (template.get("spec"), schema::member(&shape, "spec")) {
+                    (Some(spec), Some(shape)) if path.is_empty() => {
+                        walk.object(spec, &shape, &mut vec![Step::root("spec")]);
+                    }
+                    _ => walk.object(template, &shape, &mut vec![Step::root(&path)]),
+                }
             }
         }
-        Form::Agent(shape) | Form::Chart(shape) => walk.object(manifest, &shape, &mut Vec::new()),
+        Form::Queue => {
+            queue::check(manifest, &mut found);
+            queue::within(manifest, facts, &mut found, |config, facts, raws| keys(text, config, facts, raws));
+        }
+        Form::Agent(shape) => {
+            walk.object(manifest, &shape, &mut Vec::new());
+            settings::judge(text, manifest, &mut found);
+        }
+        Form::Chart(shape) => walk.object(manifest, &shape, &mut Vec::new()),
         Form::Other => (),
     }
+    raws.append(&mut found);
 }
 
 /// A key that stands twice in one object.

@@ -113,7 +113,7 @@ fn rebuild(lines: &[Line<'_>]) -> Option<Vec<usize>> {
     let keys: Vec<&str> = lines.iter().filter_map(|line| line.key).collect();
     let shape = match schema::of(&keys, &unquoted(text("apiVersion")), &unquoted(text("kind"))) {
         Form::Object { shape: Some(shape), .. } | Form::Agent(shape) => shape,
-        Form::Object { shape: None, .. } | Form::Chart(_) | Form::Other => return None,
+        Form::Object { shape: None, .. } | Form::Queue | Form::Chart(_) | Form::Other => return None,
     };
     let base = if wrapper.is_some() { 2 } else { 0 };
     let root = Frame { key: String::new(), shape, is_list: false, indent: base, keys: Vec::new() };

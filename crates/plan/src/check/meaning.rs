@@ -2,7 +2,7 @@
 
 use super::schema::{self, Form};
 use super::tree::{Kind, Node};
-use super::{Facts, Raw, Severity, moves, pods};
+use super::{Facts, Raw, Severity, moves, pods, queue};
 use crate::launch::layers::joined;
 use crate::launch::safety::{self, Judge, Policy};
 use volley_api::kubeflow;
@@ -14,6 +14,21 @@ const FREE_TEXT: [&str; 7] =
 const RETIRED: [&str; 2] = ["gcr.io/kubeflow-ci/", "k8s.gcr.io/"];
 
 pub fn check(text: &str, root: &Node, facts: &Facts, raws: &mut Vec<Raw>) {
+    let (manifest, _) = schema::unwrapped(root);
+    placeholders(manifest, "", raws);
+    if manifest.text().is_some_and(|text| !text.trim().is_empty()) {
+        let message = "this is one piece of text and no document of keys and values; is it a command, or prose?";
+        raws.push(Raw::new("G-00", Severity::Error, manifest.span.start, message));
+    }
+    if matches!(manifest.kind, Kind::List { .. }) {
+        let message = "a list stands at the top, and no document of keys and values";
+        raws.push(Raw::new("G-00", Severity::Error, manifest.span.start, message));
+    }
+    launched(text, root, facts, raws);
+}
+
+/// What a queue launches, or would.
+fn launched(text: &str, root: &Node, facts: &Facts, raws: &mut Vec<Raw>) {
     let (manifest, wrapper) = schema::unwrapped(root);
     if let (Some(key), Some(entry)) = (wrapper, root.entries().first()) {
         let message = format!(
@@ -22,12 +37,13 @@ pub fn check(text: &str, root: &Node, facts: &Facts, raws: &mut Vec<Raw>) {
         let raw = Raw::new("G-06", Severity::Warning, entry.key_span.start, message).path(key);
         raws.push(raw.suggest("leave the wrapper out").fixes(moves::unwrap(text, root, entry)));
     }
-    placeholders(manifest, "", raws);
-    if manifest.text().is_some_and(|text| !text.trim().is_empty()) {
-        let message = "this is one piece of text and no document of keys and values; is it a command, or prose?";
-        raws.push(Raw::new("G-00", Severity::Error, manifest.span.start, message));
-    }
-    let Form::Object { version, kind, .. } = schema::form(manifest) else { return };
+    let (version, kind) = match schema::form(manifest) {
+        Form::Object { version, kind, .. } => (version, kind),
+        Form::Queue => {
+            return queue::within(manifest, facts, raws, |config, facts, raws| launched(text, config, facts, raws));
+        }
+        Form::Agent(_) | Form::Chart(_) | Form::Other => return,
+    };
     let object = Object { version: &version, kind: &kind, root: manifest };
     object.name(raws);
     labels(manifest, "", raws);
@@ -200,18 +216,33 @@ impl Object<'_> {
         let judge = Judge { admin: Policy::Restricted, submitter: Policy::Restricted, queue: None };
         for refusal in safety::check(&self.root.value(), &judge) {
             let at = place(self.root, "", &refusal.path).unwrap_or(self.root.span.start);
-            let message = format!(
-                "W&B's agent refuses this ({}); ours allows it to a queue's admin, but to no launch",
-                refusal.rule
-            );
-            let raw = Raw::new("G-28", Severity::Warning, at, message).path(&refusal.path);
-            raws.push(raw.suggest("leave it out: every container is secured anyway"));
+            let (message, hint) = match refusal.rule {
+                "M-9" => {
+                    let message = format!("this {} (M-9); W&B's agent would write its own here (M-8)", refusal.what);
+                    (message, refusal.hint)
+                }
+                rule => {
+                    let message = format!(
+                        "W&B's agent refuses this ({rule}); ours allows it to a queue's admin, but to no launch"
+                    );
+                    (message, "leave it out: every container is secured anyway".to_owned())
+                }
+            };
+            raws.push(Raw::new("G-28", Severity::Warning, at, message).path(&refusal.path).suggest(hint));
         }
     }
 
     fn cluster(&self, facts: &Facts, raws: &mut Vec<Raw>) {
         let at = self.root.get("kind").map_or(self.root.span.start, |node| node.span.start);
         let kind = format!("{}/{}", self.version, self.kind);
+        if let (None, Some(near)) = (&facts.kinds, schema::misnamed(self.version, self.kind)) {
+            let meant = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            let message = format!("`{}` has no kind `{}`{meant}", self.version, self.kind);
+            // Others may have brought more kinds of a group with a dot.
+            let severity = if self.version.contains('.') { Severity::Warning } else { Severity::Error };
+            let raw = Raw::new("G-30", severity, at, message).path("kind");
+            raws.push(near.map_or(raw.clone(), |near| raw.suggest(near)));
+        }
         if facts.kinds.as_ref().is_some_and(|kinds| !kinds.contains(&kind)) {
             let operator = match self.version.split('/').next().unwrap_or_default() {
                 "kubeflow.org" => "Kubeflow's training operator, or `volley operator`",

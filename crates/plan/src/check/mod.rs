@@ -9,6 +9,8 @@ pub mod tree;
 mod repair;
 mod indent;
 pub mod schema;
+mod queue;
+mod settings;
 mod fields;
 mod moves;
 mod meaning;
@@ -153,8 +155,14 @@ fn look(text: &str, facts: &Facts) -> Vec<Raw> {
     let (mut raws, edits) = repair::repair(text);
     let mended = edits.apply(text);
     let mut later = Vec::new();
-    for document in tree::parse(&mended) {
+    let documents = tree::parse(&mended);
+    if documents.iter().all(|document| document.as_ref().is_ok_and(tree::Node::is_empty)) {
+        later.push(Raw::new("G-00", Severity::Error, 0, "there is no document here, only blanks or comments"));
+    }
+    for document in documents {
         match document {
+            // As behind a `---` at the end.
+            Ok(root) if root.is_empty() => (),
             Ok(root) if is_flat(&raws) => {
                 fields::repeated(&mended, &root, &mut later);
                 meaning::placeholders(&root, "", &mut later);

@@ -6,6 +6,9 @@ use std::ops::Range;
 
 /// Moves an entry into an object around it, behind the part (`through`) that it stands in.
 pub fn outwards(text: &str, entry: &Entry, holder: &Node, through: &Entry) -> Option<Vec<Edit>> {
+    if !is_within(entry, &through.value) || !is_within(through, holder) {
+        return None;
+    }
     let column = indent_of(text, through.key_span.start);
     if is_flow(holder) {
         let moved = shifted(text, entry.key_span.start..entry.value.span.end, column);
@@ -20,8 +23,15 @@ pub fn outwards(text: &str, entry: &Entry, holder: &Node, through: &Entry) -> Op
 /// Moves an entry into an object beside it, which is made if it is not there.
 pub fn into_sibling(text: &str, entry: &Entry, holder: &Node, name: &str) -> Option<Vec<Edit>> {
     let whole = entry.key_span.start..entry.value.span.end;
-    let sibling = holder.get(name).filter(|node| node.is_map());
-    match (is_flow(holder), sibling.and_then(|node| node.entries().last())) {
+    let sibling = holder.entry(name).filter(|entry| entry.value.is_map());
+    let last = sibling.and_then(|sibling| sibling.value.entries().last());
+    let is_elsewhere = sibling.is_some_and(|sibling| {
+        !is_within(sibling, holder) || last.is_some_and(|last| !is_within(last, &sibling.value))
+    });
+    if is_elsewhere || !is_within(entry, holder) {
+        return None;
+    }
+    match (is_flow(holder), last) {
         (true, Some(last)) => {
             let insert = Edit { range: empty(last.value.span.end), text: format!(", {}", &text[whole]) };
             Some(vec![cut_flow(text, entry), insert])
@@ -42,13 +52,16 @@ pub fn into_sibling(text: &str, entry: &Entry, holder: &Node, name: &str) -> Opt
 
 /// Takes a wrapper off: what is in it takes its place.
 pub fn unwrap(text: &str, root: &Node, entry: &Entry) -> Option<Vec<Edit>> {
+    if !is_within(entry, root) {
+        return None;
+    }
     let inner = entry.value.span.clone();
     if is_flow(root) || is_flow(&entry.value) {
         return Some(vec![Edit { range: root.span.clone(), text: text[inner].to_owned() }]);
     }
-    let depth = inner.start - line_start(text, inner.start);
-    let first = line_start(text, inner.start);
-    let mut edits = vec![Edit { range: line_start(text, entry.key_span.start)..first + depth, text: String::new() }];
+    let column = |at: usize| at - line_start(text, at);
+    let depth = column(inner.start).saturating_sub(column(entry.key_span.start));
+    let mut edits = vec![Edit { range: entry.key_span.start..inner.start, text: String::new() }];
     let mut at = next_line(text, inner.start);
     while at < inner.end {
         let spaces = text[at..].bytes().take_while(|byte| *byte == b' ').count().min(depth);
@@ -56,6 +69,11 @@ pub fn unwrap(text: &str, root: &Node, entry: &Entry) -> Option<Vec<Edit>> {
         at = next_line(text, at);
     }
     Some(edits)
+}
+
+/// Not so for what an alias or a merge key takes over: others may have it, too.
+fn is_within(entry: &Entry, holder: &Node) -> bool {
+    !entry.is_merged && holder.span.contains(&entry.key_span.start)
 }
 
 fn is_flow(node: &Node) -> bool {

@@ -15,10 +15,12 @@ struct Line<'a> {
     text: &'a str,
 }
 
+/// A byte order mark is no part of the first line.
 fn lines(text: &str) -> Vec<Line<'_>> {
-    let mut at = 0;
+    let unmarked = text.trim_start_matches('\u{feff}');
+    let mut at = text.len() - unmarked.len();
     let mut lines = Vec::new();
-    for line in text.split_inclusive('\n') {
+    for line in unmarked.split_inclusive('\n') {
         lines.push(Line { at, text: line.trim_end_matches(['\n', '\r']) });
         at += line.len();
     }

@@ -1,6 +1,7 @@
 //! What a document is, and the shape that it should have.
 
 use super::tree::Node;
+use super::{queue, words};
 use crate::agent::config;
 use serde_json::Value;
 use std::sync::OnceLock;
@@ -12,6 +13,8 @@ use volley_api::{kubeflow, volcano};
 pub enum Form {
     /// A Kubernetes object; without a shape, of a kind that we do not know.
     Object { version: String, kind: String, shape: Option<Shape> },
+    /// A queue's file, with the manifest in its config.
+    Queue,
     /// A launch agent's settings.
     Agent(Shape),
     /// The values of W&B's Helm chart.
@@ -47,6 +50,9 @@ pub fn of(keys: &[&str], version: &str, kind: &str) -> Form {
         if has_any(&CHART_KEYS) {
             return Form::Chart(config::chart_shape());
         }
+        if queue::is_queue(keys) {
+            return Form::Queue;
+        }
         if has_any(&AGENT_KEYS) && !has_any(&["spec", "metadata"]) {
             return Form::Agent(config::shape());
         }
@@ -61,7 +67,26 @@ pub fn of(keys: &[&str], version: &str, kind: &str) -> Form {
         ("", "Pod" | "PersistentVolume" | "PersistentVolumeClaim") => ("v1", kind),
         given => given,
     };
-    Form::Object { version: version.to_owned(), kind: kind.to_owned(), shape: shape(version, kind) }
+    // A kind that is nearly written is looked at as the one that was meant.
+    let shape = shape(version, kind).or_else(|| shape(version, misnamed(version, kind)??));
+    Form::Object { version: version.to_owned(), kind: kind.to_owned(), shape }
+}
+
+/// Whether a version that is known has no such kind, and the kind that was probably meant.
+pub fn misnamed(version: &str, kind: &str) -> Option<Option<&'static str>> {
+    let (group, number) = version.rsplit_once('/').unwrap_or(("", version));
+    let training = kubeflow::kinds::ROWS.iter().filter(|_| version == "kubeflow.org/v1").map(|row| row.name);
+    let of_volcano = volcano::kinds::KINDS.iter().filter(|row| row.group == group && row.version == number);
+    let kinds: Vec<&'static str> =
+        builtin::kinds(group, number).chain(training).chain(of_volcano.map(|row| row.kind)).collect();
+    let is_template = kind.contains('{');
+    let is_known = kind.is_empty() || kind.ends_with("List") || kinds.contains(&kind);
+    if kinds.is_empty() || is_template || is_known {
+        return None;
+    }
+    let near = words::nearest(kind, kinds.into_iter());
+    // Groups with a dot have more kinds than are known here; only what is nearly one of them is a mistake.
+    (near.is_some() || !group.contains('.')).then_some(near)
 }
 
 /// The shape of a kind that is built in, or one of ours.

@@ -38,7 +38,6 @@ fn a_sound_document_has_no_findings() {
     let sound = "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: run-${run_id}\nspec:\n  template:\n    spec:\n      \
         containers:\n        - name: a\n          image: ${image_uri}\n      restartPolicy: Never\n";
     assert_eq!(check(sound, &Facts::default()), Report { findings: vec![], fixed: None });
-    assert_eq!(check("", &Facts::default()), Report { findings: vec![], fixed: None });
 }
 
 // G-18, G-19, G-17, G-08
@@ -340,6 +339,149 @@ fn several_documents_are_all_looked_at_and_a_broken_one_is_told() {
     at(text, 2, 3, "G-10");
     at(text, 7, 3, "G-10");
     assert!(codes(text).contains(&"G-00"));
+}
+
+#[test]
+fn no_document_at_all_is_told() {
+    for text in ["", "\n\n", "# only\n# this\n", "---\n", "null\n", "- a: 1\n", "[]\n", "\u{feff}"] {
+        let report = check(text, &Facts::default());
+        assert!(report.has_errors() && codes(text).contains(&"G-00"), "{text:?}: {report:?}");
+    }
+    for text in ["spec: {}\n---\n", "---\nspec: {}\n...\n", "---\n---\nspec: {}\n---\n# end\n", "{}\n"] {
+        assert!(codes(text).is_empty(), "{text:?}: {:?}", codes(text));
+    }
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_first_key() {
+    for text in ["\u{feff}apiVersion: v1\nkind: Service\n", "\u{feff}{\"spec\": {}}\n", "\u{feff}```\nspec: {}\n```\n"]
+    {
+        assert_eq!(codes(text), ["G-04"], "{text:?}");
+        assert!(!check(text, &Facts::default()).has_errors(), "{text:?}");
+    }
+    assert_eq!(fixed("\u{feff}spec:\n  backOffLimit: 0\n"), json!({"spec": {"backoffLimit": 0}}));
+}
+
+#[test]
+fn what_a_merge_key_takes_over_is_there() {
+    let pod = |first: &str, second: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - &one\n    name: a\n    image: ${{image_uri}}\n    \
+             {first}\n  - <<: *one\n    name: b\n    {second}\n"
+        )
+    };
+    assert!(codes(&pod("tty: true", "stdin: true")).is_empty(), "{:?}", codes(&pod("tty: true", "stdin: true")));
+    // It is told where it is written, and mended there once.
+    let misspelt = pod("TTY: true", "Stdin: true");
+    at(&misspelt, 8, 5, "G-07");
+    at(&misspelt, 11, 5, "G-07");
+    assert_eq!(fixed(&misspelt)["spec"]["containers"][1]["tty"], true);
+    // What others have, too, is not moved away from them.
+    let shared = "x: &x {namespace: a}\nspec: {}\n<<: *x\n";
+    assert!(!at(shared, 1, 8, "G-21").autofix);
+}
+
+#[test]
+fn a_kind_that_nobody_knows_is_told_with_the_nearest() {
+    let pod = "spec:\n  containers: [{name: a, image: b}]\n";
+    for (version, kind, near) in [
+        ("v1", "Pods", Some("Pod")),
+        ("batch/v1", "job", Some("Job")),
+        ("v1", "Thing", None),
+        ("kubeflow.org/v1", "PyTorchjobs", Some("PyTorchJob")),
+        ("batch.volcano.sh/v1alpha1", "Jobs", Some("Job")),
+    ] {
+        let text = format!("apiVersion: {version}\nkind: {kind}\n");
+        assert_eq!(at(&text, 2, 7, "G-30").suggestion.as_deref(), near, "{text}");
+    }
+    assert_eq!(codes(&format!("apiVersion: v1\nkind: Pods\n{pod}")), ["G-30"]);
+    assert_eq!(codes(&format!("apiVersion: v1\nkind: Thing\n{pod}")), ["G-30"]);
+    for text in [
+        "apiVersion: v1\nkind: List\n",
+        "apiVersion: kubeflow.org/v1\nkind: Notebook\n",
+        "apiVersion: a.b/v1\nkind: Pods\n",
+    ] {
+        assert!(codes(text).is_empty(), "{text}: {:?}", codes(text));
+    }
+}
+
+#[test]
+fn a_macro_that_asks_for_a_secret_is_not_what_wandb_refuses() {
+    let text = "spec:\n  template:\n    spec:\n      containers:\n      - name: a\n        image: b\n        env:\n        \
+        - {name: KEY, value: \"${WANDB_API_KEY}\"}\n";
+    let told = at(text, 8, 23, "G-28");
+    assert!(told.message.contains("`WANDB_API_KEY`") && !told.message.contains("refuses"), "{}", told.message);
+    assert!(told.suggestion.unwrap().contains("Secrets"));
+}
+
+const QUEUE: &str = "resource: kubernetes\nconfig:\n  spec:\n    backOffLimit: \"{{limit}}\"\ntemplate_variables:\n  \
+    limit: {schema: {type: string}}\n";
+
+#[test]
+fn a_queues_file_is_looked_into() {
+    let told = at(QUEUE, 4, 5, "G-07");
+    assert_eq!((told.path.as_str(), told.autofix), ("config.spec.backOffLimit", true));
+    let report = check(QUEUE, &Facts::default());
+    assert_eq!(report.fixed.as_deref(), Some(&*QUEUE.replace("backOff", "backoff")));
+    assert_eq!(at(&report.fixed.unwrap(), 4, 19, "G-13").path, "config.spec.backoffLimit");
+    at("{\"resource\": \"kubernetes\", \"config\": {\"spec\": {\"backOffLimit\": 0}}}\n", 1, 48, "G-07");
+    // The file itself.
+    let misspelt = QUEUE.replace("config:", "confg:");
+    let told = at(&misspelt, 2, 1, "G-10");
+    assert_eq!((told.suggestion.as_deref(), told.severity), (Some("config"), Severity::Error));
+    assert_eq!(at(&QUEUE.replace("string", "integr"), 6, 26, "T-3").suggestion.as_deref(), Some("integer"));
+    let limits = at(&QUEUE.replace("string", "integer, minimum: 2, default: 1"), 6, 3, "T-3");
+    assert!(limits.message.starts_with("the default of template variable `limit`"), "{}", limits.message);
+    let bare = at(&QUEUE.replace("{schema: {type: string}}", "{type: string}"), 6, 3, "T-3");
+    assert!(bare.message.ends_with("missing field `schema`"), "{}", bare.message);
+}
+
+#[test]
+fn only_what_is_a_manifest_is_held_against_kinds() {
+    for text in [
+        "resource: kubernetes\nconfig: {spec: {backoffLimit: 0}}\nprioritization: true\n",
+        "resource: vertex\nconfig: {spec: {worker_pool_specs: []}, run: {}}\n",
+        "resource: local-process\nconfig: {ulimit: [nofile=4096]}\n",
+        "{\"resource\": \"kubernetes\", \"job\": \"a/b/c:v0\", \"project\": \"p\"}\n",
+    ] {
+        assert!(codes(text).is_empty(), "{text}: {:?}", check(text, &Facts::default()).findings);
+    }
+    let wrapped = "resource: kubernetes\nconfig:\n  kubernetes:\n    spec:\n      backoffLimit: 0\n";
+    assert_eq!(at(wrapped, 3, 3, "G-06").path, "config.kubernetes");
+    assert_eq!(fixed(wrapped), json!({"resource": "kubernetes", "config": {"spec": {"backoffLimit": 0}}}));
+    let tabbed = "resource: kubernetes\nconfig:\n\tnamespace: a\n\tspec: {}\n";
+    at(tabbed, 3, 2, "G-21");
+    assert_eq!(fixed(tabbed)["config"], json!({"metadata": {"namespace": "a"}, "spec": {}}));
+}
+
+#[test]
+fn an_agents_settings_are_judged_as_the_agent_does() {
+    use Severity::{Error, Warning};
+    for (text, line, column, code, severity) in [
+        ("queues: [q]\nmax_jobs: many\n", 2, 11, "A-7", Error),
+        ("queues: [q]\nmax_jobs: -2\n", 2, 11, "A-7", Error),
+        ("queues: [q]\nbuilder:\n  type: foo\n", 3, 9, "A-7", Error),
+        ("queues: [q]\nenvironment: {type: moon}\n", 2, 21, "A-7", Error),
+        ("queues: [q]\nsecure_mode: maybe\n", 2, 14, "A-7", Error),
+        ("queues: [q]\nmax_job: 1\n", 2, 1, "G-10", Error),
+        ("queues: [q]\nMax_Jobs: 1\n", 2, 1, "G-07", Error),
+        ("queues: [q]\nbuilder: {typ: noop}\n", 2, 11, "G-10", Warning),
+        ("queues: [q]\nproject: p\n", 2, 1, "A-7", Warning),
+        ("queues: [q]\nqueues: [r]\n", 2, 1, "G-11", Error),
+    ] {
+        let findings = check(text, &Facts::default()).findings;
+        let told: Vec<_> = findings.iter().map(|f| (f.line, f.column, f.code, f.severity)).collect();
+        assert_eq!(told, [(line, column, code, severity)], "{text}{findings:?}");
+        let refused = crate::agent::config::read(text).err().into_iter().flatten().next();
+        assert_eq!(refused.is_some(), severity == Error, "{text}");
+        let same = refused.is_none_or(|refused| (refused.line, refused.column) == (line, column));
+        assert!(same, "{text}");
+    }
+    assert_eq!(
+        at("queues: [q]\nmax_job: 1\n", 2, 1, "G-10").message,
+        "`max_job` is no setting of a launch agent; did you mean `max_jobs`?"
+    );
+    assert!(codes("queues: [q]\nrunners: {kubernetes: true}\n").is_empty());
 }
 
 mod laws {

@@ -4,7 +4,7 @@
 
 use granit_parser::{Event, Parser, ScalarStyle, StructureStyle};
 use serde_json::{Map, Number, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// Deeper nesting than this is an attack, or nonsense.
@@ -42,6 +42,8 @@ pub struct Entry {
     pub key: String,
     pub key_span: Range<usize>,
     pub value: Node,
+    /// A merge key takes it over from another mapping, where it is written.
+    pub is_merged: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -208,10 +210,10 @@ fn node<'a>(
         }
         Event::MappingStart(style, ..) => {
             let is_flow = style == StructureStyle::Flow;
-            let (entries, end) = map(text, parser, anchors, depth)?;
-            let start = entries.first().filter(|_| !is_flow).map_or(span.start, |entry| entry.key_span.start);
-            let last = entries.last().map_or(span.start, |entry| entry.value.span.end.max(entry.key_span.end));
-            Node { span: start..if is_flow { end } else { last }, kind: Kind::Map { entries, is_flow } }
+            let (entries, written, end) = map(text, parser, anchors, depth)?;
+            let written = written.unwrap_or(span.start..span.start);
+            let span = if is_flow { span.start..end } else { written };
+            Node { span, kind: Kind::Map { entries, is_flow } }
         }
         Event::Alias(id) => {
             anchors.nodes += anchors.known.get(&id).map_or(0, Node::size);
@@ -254,17 +256,17 @@ fn list(
     Ok((items, text.len()))
 }
 
-fn map(
-    text: &str,
-    parser: &mut Source<'_>,
-    anchors: &mut Anchors,
-    depth: usize,
-) -> Result<(Vec<Entry>, usize), Problem> {
-    let mut entries = Vec::new();
+/// The entries, from where to where they are written, and where the mapping ends.
+type Members = (Vec<Entry>, Option<Range<usize>>, usize);
+
+fn map(text: &str, parser: &mut Source<'_>, anchors: &mut Anchors, depth: usize) -> Result<Members, Problem> {
+    let (mut entries, mut inherited) = (Vec::new(), Vec::new());
+    let mut written: Option<Range<usize>> = None;
     let mut key: Option<Node> = None;
     while let Some((event, span)) = next(parser)? {
         if event == Event::MappingEnd {
-            return Ok((entries, span.end));
+            inherit(&mut entries, inherited);
+            return Ok((entries, written, span.end));
         }
         if !event.is_node() {
             continue;
@@ -273,12 +275,41 @@ fn map(
         match key.take() {
             None => key = Some(made),
             Some(own) => {
+                let start = written.map_or(own.span.start, |written| written.start);
+                written = Some(start..made.span.end.max(own.span.end));
+                if let Some(more) = merged(&own, &made) {
+                    inherited.extend(more);
+                    continue;
+                }
                 let name = own.text().map_or_else(|| text[own.span.clone()].to_owned(), str::to_owned);
-                entries.push(Entry { key: name, key_span: own.span, value: made });
+                entries.push(Entry { key: name, key_span: own.span, value: made, is_merged: false });
             }
         }
     }
-    Ok((entries, text.len()))
+    inherit(&mut entries, inherited);
+    Ok((entries, written, text.len()))
+}
+
+/// What `<<` takes over from one mapping or several; its places are those of where it is written.
+fn merged(key: &Node, value: &Node) -> Option<Vec<Entry>> {
+    let is_merge = matches!(&key.kind, Kind::Scalar { text, is_plain: true, .. } if text == "<<");
+    match &value.kind {
+        Kind::Map { entries, .. } if is_merge => Some(entries.clone()),
+        Kind::List { items, .. } if is_merge && items.iter().all(Node::is_map) => {
+            Some(items.iter().flat_map(Node::entries).cloned().collect())
+        }
+        Kind::Map { .. } | Kind::List { .. } | Kind::Scalar { .. } => None,
+    }
+}
+
+/// A mapping's own entries go before those that it takes over, and the first of these before the rest.
+fn inherit(entries: &mut Vec<Entry>, inherited: Vec<Entry>) {
+    if inherited.is_empty() {
+        return;
+    }
+    let mut known: BTreeSet<String> = entries.iter().map(|entry| entry.key.clone()).collect();
+    let inherited = inherited.into_iter().map(|entry| Entry { is_merged: true, ..entry });
+    entries.extend(inherited.filter(|entry| known.insert(entry.key.clone())));
 }
 
 #[cfg(test)]
@@ -299,6 +330,23 @@ mod tests {
         assert_eq!(&text[list.span.clone()], "[1, 'x']");
         assert_eq!(&text[root.get("가").unwrap().span.clone()], "b: [1, 'x']\n  c: |\n    text");
         assert_eq!(&text[root.entry("d").unwrap().key_span.clone()], "d");
+    }
+
+    // As the reader of queues has it.
+    #[test]
+    fn merge_keys_are_merged() {
+        for (text, value) in [
+            ("a: &a {x: 1, y: 2}\nb:\n  <<: *a\n  y: 3\n", json!({"x": 1, "y": 3})),
+            ("b:\n  <<: {x: 1}\n", json!({"x": 1})),
+            ("b:\n  <<: [{x: 1}, {x: 2, y: 2}]\n", json!({"x": 1, "y": 2})),
+            ("a: &a {x: 1}\nc: &c\n  <<: *a\nb: {<<: *c, z: 3}\n", json!({"x": 1, "z": 3})),
+            ("b:\n  '<<': {x: 1}\n", json!({"<<": {"x": 1}})),
+            ("b: {<<: text}\n", json!({"<<": "text"})),
+        ] {
+            assert_eq!(only(text).get("b").unwrap().value(), value, "{text}");
+        }
+        let text = "a: &a\n  x: 1\nb:\n  <<: *a\n  y: 2\n";
+        assert_eq!(&text[only(text).get("b").unwrap().span.clone()], "<<: *a\n  y: 2");
     }
 
     #[test]

@@ -29,6 +29,12 @@ pub fn of(group: &str, version: &str, kind: &str) -> Option<StructRef> {
     index().kinds.get(&key).map(|id| StructRef::Builtin(*id))
 }
 
+/// The kinds that a version of a group has.
+pub fn kinds(group: &str, version: &str) -> impl Iterator<Item = &'static str> {
+    let of_version = move |key: &&(&str, &str, &'static str)| (key.0, key.1) == (group, version);
+    index().kinds.keys().filter(of_version).map(|key| key.2)
+}
+
 /// The struct with this OpenAPI name, for example `io.k8s.api.core.v1.PodSpec`.
 pub fn named(openapi_name: &str) -> Option<StructRef> {
     let (short, rest) = PACKAGES.iter().find_map(|(short, long)| Some((short, openapi_name.strip_prefix(long)?)))?;
