@@ -52,8 +52,8 @@ run = api.run(f"alice/p/{run_id}")
 assert [a.name for a in run.logged_artifacts() if a.type == "dataset"] == ["things:v0", "things:v1"]
 assert [a.name for a in run.used_artifacts()] == ["things:v0"]
 # A version that is not the newest is logged once more.
-run.log_artifact(first, aliases=["again"])
-assert api.artifact("alice/p/things:again").version == "v0"
+assert run.log_artifact(first).version == "v0"
+assert [a.version for a in api.artifacts("dataset", "alice/p/things")] == ["v1", "v0"]
 assert len(artifact.files(names=["a.txt"])) == 1 and len(artifact.files(names=["nothing"])) == 0
 assert api.artifact_exists("alice/p/things:v1") and not api.artifact_exists("alice/p/nothing:v1")
 first.delete(delete_aliases=True)

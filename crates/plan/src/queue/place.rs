@@ -25,7 +25,7 @@ pub fn of_object(place: &Shape, object: &Map<String, Value>) -> Shape {
     }
     match schema::of(&[], version, kind) {
         Form::Object { shape: Some(shape), .. } => shape,
-        Form::Object { shape: None, .. } | Form::Agent(_) | Form::Chart(_) | Form::Other => place.clone(),
+        Form::Object { shape: None, .. } | Form::Queue | Form::Agent(_) | Form::Chart(_) | Form::Other => place.clone(),
     }
 }
 
