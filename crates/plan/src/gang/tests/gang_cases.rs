@@ -301,6 +301,21 @@ fn phases_follow_the_pods() {
     assert_eq!(status_of(&world, "h")["phase"], "Unknown");
 }
 
+// PGP-2: Volcano compares with minMember alone, and none is enough where none is needed.
+#[test]
+fn a_group_that_needs_no_pod_is_let_in_once() {
+    let mut world = World::new();
+    for phase in ["Running", "Completed", "Inqueue"] {
+        world.group("g", 0, json!({"status": {"phase": phase}}));
+        let told = status_of(&world, "g");
+        assert!(phase == "Inqueue" && told.is_null() || told["phase"] == "Inqueue", "{phase}: {told}");
+    }
+    world.group("g", 0, json!({"spec": {"queue": "nowhere"}, "status": {"phase": "Pending"}}));
+    assert!(status_of(&world, "g").is_null(), "nobody lets it in");
+    world.group("g", 0, json!({"status": {"phase": "Pending"}}));
+    assert_eq!(status_of(&world, "g")["phase"], "Inqueue");
+}
+
 // CFG-1, CFG-2, CFG-4
 #[test]
 fn a_scheduler_configuration_is_read_and_what_has_no_effect_is_named() {
