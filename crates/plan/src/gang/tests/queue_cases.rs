@@ -205,6 +205,22 @@ fn a_sibling_gives_back_what_fills_their_parent() {
     }
 }
 
+// CAP-6: what is above a gang's minimum goes with it, so that counts too.
+#[test]
+fn a_minimum_that_nobody_counts_is_no_way_to_take_what_is_deserved() {
+    let mut world = World::new();
+    world.node("a", 3, json!({}));
+    world.queue("x", json!({"spec": {"deserved": gpus(3)}}));
+    world.queue("y", json!({"spec": {"deserved": gpus(1)}}));
+    world.group("g", 1, of("x"));
+    world.pod("g-0", "g", 0, json!({"metadata": {"annotations": {"volcano.sh/task-spec": "m"}}}));
+    world.pod("g-1", "g", 3, json!({}));
+    world.group("g", 1, json!({"spec": {"queue": "x", "minTaskMember": {"m": 1}}}));
+    assert_eq!(world.step().len(), 2);
+    world.gang("h", 1, 1, 1, of("y"));
+    assert_eq!(evicted(&world.place()), [] as [&str; 0]);
+}
+
 //
 #[test]
 fn a_queue_that_is_not_reclaimable_keeps_what_it_has() {
