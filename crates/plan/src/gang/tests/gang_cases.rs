@@ -23,7 +23,7 @@ fn a_gang_waits_until_enough_pods_of_each_task_exist() {
     assert_eq!(world.why("g"), "needs 3 pods together, 1 exist");
     world.pod("g-w-1", "g", 1, task("worker"));
     world.pod("g-w-2", "g", 1, task("worker"));
-    assert_eq!(world.why("g"), "needs 1 pods of task ps together, 0 exist");
+    assert_eq!(world.why("g"), "needs 1 pod of task ps together, 0 exist");
     world.pod("g-ps-0", "g", 1, task("ps"));
     assert_eq!(world.step().len(), 4);
 }
@@ -90,7 +90,7 @@ fn pods_that_ask_for_nothing_go_anywhere_and_gated_ones_nowhere() {
     assert_eq!(world.step(), ["g-0>a", "g-1>a"]);
     world.group("h", 1, json!({}));
     world.pod("h-0", "h", 0, json!({"spec": {"schedulingGates": [{"name": "x"}]}}));
-    assert_eq!(world.why("h"), "1 pods have scheduling gates that nobody has removed yet");
+    assert_eq!(world.why("h"), "1 pod has scheduling gates that nobody has removed yet");
 }
 
 // SCH-1, SCH-2
