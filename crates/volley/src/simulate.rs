@@ -206,6 +206,15 @@ fn lasts(seconds: i64) -> String {
     }
 }
 
+/// How long jobs waited, if any started.
+fn waited(seconds: Option<i64>) -> String {
+    or_nothing(seconds.map(lasts))
+}
+
+fn or_nothing(figure: Option<String>) -> String {
+    figure.unwrap_or_else(|| "-".to_owned())
+}
+
 impl Simulation {
     fn figures(&self) -> Vec<Vec<String>> {
         let row = |name: &str, figure: &dyn Fn(&Report) -> String| {
@@ -214,12 +223,12 @@ impl Simulation {
         let resource = self.reports.first().map_or("", |report| report.resource.as_str());
         vec![
             row("POLICY", &|report| report.policy.clone()),
-            row("wait p50", &|report| lasts(report.all.p50)),
-            row("wait p95", &|report| lasts(report.all.p95)),
-            row("wait max", &|report| lasts(report.all.max)),
+            row("wait p50", &|report| waited(report.all.p50)),
+            row("wait p95", &|report| waited(report.all.p95)),
+            row("wait max", &|report| waited(report.all.max)),
             row("makespan", &|report| lasts(report.makespan_seconds)),
             row(&format!("{resource} in use"), &|report| format!("{:.1}%", report.utilisation * 100.0)),
-            row("fairness (Jain)", &|report| format!("{:.3}", report.fairness)),
+            row("fairness (Jain)", &|report| or_nothing(report.fairness.map(|part| format!("{part:.3}")))),
             row("preemptions", &|report| report.preemptions.to_string()),
             row("hours lost to them", &|report| format!("{:.1}", report.lost_hours)),
             row("never start", &|report| report.never.to_string()),
@@ -240,7 +249,7 @@ impl Simulation {
             let mut row = vec![queue.clone(), self.reports.first().map_or(0, |report| of(report).jobs).to_string()];
             for report in &self.reports {
                 let waits = of(report);
-                row.extend([waits.p50, waits.p95, waits.max].map(lasts));
+                row.extend([waits.p50, waits.p95, waits.max].map(waited));
             }
             rows.push(row);
         }

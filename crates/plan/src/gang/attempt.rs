@@ -28,8 +28,8 @@ pub enum Blocked {
 pub struct Terms<'a, 'b> {
     pub ledger: &'b Ledger<'a>,
     pub domains: &'b Domains,
-    /// What victims of the gang's own queue would give back.
-    pub freed: &'b [i64],
+    /// What victims would give back to the gang's queue and to each above it.
+    pub freed: &'b [Amounts],
     /// How many looks at a node a search for other ways may take when the straight one fails.
     pub looks_max: usize,
 }

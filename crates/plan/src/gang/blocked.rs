@@ -2,7 +2,9 @@
 
 use super::amounts::{Amounts, add, take};
 use super::attempt::{Blocked, Scope, Terms, attempt, node_groups, pick_for};
+use super::kin::Kin;
 use super::objects::{Key, PodId};
+use super::queues::Shortage;
 use super::reasons::ending_units;
 use super::room::{Hold, Room};
 use super::round::{Round, member};
@@ -36,9 +38,8 @@ impl<'a> Round<'a> {
     pub fn blocked(&mut self, at: usize, blocked: Blocked) {
         if let Blocked::Queue(shortage) = &blocked {
             let shortage = shortage.clone();
-            // What is kept for a gang that comes first is not won by evicting others.
-            let is_behind = shortage.held > 0;
-            if !self.make_room(at, None) && (is_behind || !self.make_room(at, Some(Cause::Preempt))) {
+            let ways = self.ways_in_queue(at, &shortage);
+            if !ways.iter().any(|cause| self.make_room(at, *cause)) {
                 self.unserved.push(at);
                 let on = self.reason(at, &blocked);
                 self.wait(at, on);
@@ -50,11 +51,8 @@ impl<'a> Round<'a> {
         if self.is_behind(at) {
             return;
         }
-        let tried = self.tried.entry(self.asks[at].queue).or_default();
-        *tried += 1;
-        let is_among_first = *tried <= TRIED_MAX;
         let ways = [None, Some(Cause::Preempt), Some(Cause::Reclaim)];
-        if is_among_first && ways.into_iter().any(|cause| self.make_room(at, cause)) {
+        if self.is_among_first(at) && ways.into_iter().any(|cause| self.make_room(at, cause)) {
             return;
         }
         self.unserved.push(at);
@@ -74,6 +72,27 @@ impl<'a> Round<'a> {
             other => other,
         };
         self.wait(at, on);
+    }
+
+    /// How room may be made where a queue is at its bound.
+    fn ways_in_queue(&mut self, at: usize, shortage: &Shortage) -> Vec<Option<Cause>> {
+        // What is kept for a gang that comes first is not won by evicting others.
+        if shortage.held > 0 {
+            return vec![None];
+        }
+        let mut ways = vec![None, Some(Cause::Preempt)];
+        // Of a queue above its own others may have more than they deserve.
+        let is_above = shortage.queue != self.ledger.accounts[self.asks[at].queue].name;
+        if is_above && self.is_among_first(at) {
+            ways.push(Some(Cause::Reclaim));
+        }
+        ways
+    }
+
+    fn is_among_first(&mut self, at: usize) -> bool {
+        let tried = self.tried.entry(self.asks[at].queue).or_default();
+        *tried += 1;
+        *tried <= TRIED_MAX
     }
 
     /// Keeps what is left of the queue's bound for the first of its gangs that it could ever hold.
@@ -140,9 +159,9 @@ impl<'a> Round<'a> {
     /// Whether it would fit if nothing of ours were placed.
     pub fn fits_ever(&mut self, at: usize) -> bool {
         let mut empty = self.empty.take().unwrap_or_else(|| Room::without_ours(self.snapshot));
-        let unbounded = vec![i64::MAX / 4; self.room.width()];
-        let terms = Terms { ledger: &self.ledger, domains: &self.domains, freed: &unbounded, looks_max: LOOKS_FEW };
         let ask = &self.asks[at];
+        let unbounded = vec![vec![i64::MAX / 4; self.room.width()]; self.ledger.line(ask.queue).len()];
+        let terms = Terms { ledger: &self.ledger, domains: &self.domains, freed: &unbounded, looks_max: LOOKS_FEW };
         let mut fits = attempt(&mut empty, ask, &terms).is_ok();
         if ask.is_ready() {
             let groups = node_groups(&self.ledger, &empty, ask.queue);
@@ -158,15 +177,15 @@ impl<'a> Round<'a> {
     fn with_fit<T>(
         &mut self,
         at: usize,
-        places: &[(PodId, usize)],
+        (kin, places): (&Kin, &[(PodId, usize)]),
         seek: impl FnOnce(&mut Room<'a>, trial::Fits<'_, 'a>) -> T,
     ) -> T {
-        let given = self.given_back(at);
+        let given = self.given_back(kin);
         let Round { room, asks, ledger, domains, .. } = self;
         let ask = &asks[at];
-        let mut fits = |room: &mut Room<'a>, freed: &[i64]| {
+        let mut fits = |room: &mut Room<'a>, freed: &[Amounts]| {
             let mut freed = freed.to_vec();
-            add(&mut freed, &given);
+            freed.iter_mut().zip(&given).for_each(|(freed, given)| add(freed, given));
             let terms = Terms { ledger, domains, freed: &freed, looks_max: LOOKS_FEW };
             let start = room.steps.len();
             let is_placed = attempt(room, ask, &terms).is_ok();
@@ -189,29 +208,34 @@ impl<'a> Round<'a> {
         self.asks[at].pods.iter().filter_map(place).collect()
     }
 
-    /// What the gang's queue gets back from pods whose room is promised to others.
-    fn given_back(&self, at: usize) -> Amounts {
-        let mut given = Amounts::new();
-        for pod in self.claimed.iter().filter(|pod| self.queue_of(**pod) == Some(self.asks[at].queue)) {
-            add(&mut given, &self.snapshot.shapes[self.snapshot.pods[*pod].shape].request);
+    fn kin(&self, at: usize) -> Kin {
+        let ask = &self.asks[at];
+        Kin::new(&self.ledger, ask.queue, &ask.missing(self.snapshot).1)
+    }
+
+    /// What a gang's queue and those above it get back from pods whose room is promised to others.
+    fn given_back(&self, kin: &Kin) -> Vec<Amounts> {
+        let mut given = kin.nothing();
+        for pod in &self.claimed {
+            let held = &self.snapshot.shapes[self.snapshot.pods[*pod].shape].request;
+            kin.give(&mut given, self.queue_of(*pod), held);
         }
         given
     }
 
     /// Pods that are ending and promised to nobody; those of the queue give back its share too.
     fn leaving_units(&self, at: usize) -> Vec<Unit> {
-        let (snapshot, queue) = (self.snapshot, self.asks[at].queue);
+        let snapshot = self.snapshot;
         // Its own victims are kept for it rather than others'.
         let nominated = |pod: &PodId| snapshot.nodes.find(&**self.room.nominated(*pod)?);
         let nodes: BTreeSet<u32> = self.asks[at].pods.iter().filter_map(nominated).collect();
         let unit = |pod: PodId| {
             let known = &snapshot.pods[pod];
-            let of = self.queue_of(pod).filter(|of| *of == queue);
             let held = snapshot.shapes[known.shape].request.clone();
             let cost = i64::from(!known.node.is_some_and(|node| nodes.contains(&node)));
             Unit {
                 gang: None,
-                queue: of,
+                queue: self.queue_of(pod),
                 pods: vec![pod],
                 is_core: true,
                 cost,
@@ -246,20 +270,21 @@ impl<'a> Round<'a> {
     }
 
     fn seek_room(&mut self, at: usize, cause: Option<Cause>, promises: &[Promise]) -> Option<(Vec<Unit>, Trial)> {
-        let queue = self.asks[at].queue;
         let (mut units, places) = (self.leaving_units(at), self.places(at));
         let Some(cause) = cause else {
             if units.is_empty() && promises.is_empty() {
                 return None;
             }
-            let options = Options { units: &units, queue, promises };
-            let mut seek =
-                |places: &[_]| self.with_fit(at, places, |room, fits| trial::needed(room, &options, units.len(), fits));
+            let kin = self.kin(at);
+            let options = Options { units: &units, kin: &kin, promises };
+            let mut seek = |places: &[_]| {
+                self.with_fit(at, (&kin, places), |room, fits| trial::needed(room, &options, units.len(), fits))
+            };
             // Elsewhere only if it must: what others were told may depend on it.
             let trial = if places.is_empty() { seek(&[]) } else { seek(&places).or_else(|| seek(&[])) };
             return trial.map(|trial| (units, trial));
         };
-        let leaving = units.len();
+        let (leaving, kin) = (units.len(), self.kin(at));
         for count_max in [VICTIMS_FEW, usize::MAX] {
             let choice =
                 victims::Choice { room: &self.room, ledger: &self.ledger, claimed: &self.claimed, now: self.now };
@@ -271,8 +296,8 @@ impl<'a> Round<'a> {
             }
             // Beyond the last power of two the search would have gone another way, had it known of the others.
             let sure = (units.len() - leaving).checked_ilog2().map_or(0, |power| 1 << power);
-            let options = Options { units: &units, queue, promises };
-            let trial = self.with_fit(at, &[], |room, fits| {
+            let options = Options { units: &units, kin: &kin, promises };
+            let trial = self.with_fit(at, (&kin, &[]), |room, fits| {
                 let count = trial::shortest(room, &options, fits)?;
                 let is_sure = is_all || count - leaving <= sure;
                 if is_sure { trial::needed(room, &options, count, fits) } else { None }
@@ -286,10 +311,11 @@ impl<'a> Round<'a> {
 
     /// Pods that go for others and of whose room the gang gets a part.
     fn shared(&self, at: usize, trial: &Trial, promises: &[Promise]) -> Vec<PodId> {
+        let kin = self.kin(at);
         let used: BTreeSet<usize> = trial.puts.iter().map(|(_, position)| *position as usize).collect();
         let is_shared = |pod: &PodId| {
-            let is_of_queue = self.queue_of(*pod) == Some(self.asks[at].queue);
-            is_of_queue || self.room.position_of(*pod).is_some_and(|position| used.contains(&position))
+            kin.contains(self.queue_of(*pod))
+                || self.room.position_of(*pod).is_some_and(|position| used.contains(&position))
         };
         promises.iter().flat_map(|promise| &promise.gone).copied().filter(is_shared).collect()
     }
@@ -405,9 +431,9 @@ impl<'a> Round<'a> {
         // Those for whom room is being made come and go like all others.
         self.lift(-1);
         let units = ending_units(self);
-        let queue = usize::MAX;
-        let options = Options { units: &units, queue, promises: &[] };
-        let trial = self.with_fit(at, &[], |room, fits| {
+        let kin = self.kin(at);
+        let options = Options { units: &units, kin: &kin, promises: &[] };
+        let trial = self.with_fit(at, (&kin, &[]), |room, fits| {
             let count = trial::shortest(room, &options, fits)?;
             trial::settle(room, &options, (0..count).collect(), fits)
         });

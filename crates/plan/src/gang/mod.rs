@@ -16,6 +16,7 @@ mod standing;
 pub mod snapshot;
 
 pub mod queues;
+mod kin;
 pub mod fit;
 mod site;
 mod candidates;

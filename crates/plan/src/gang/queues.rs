@@ -268,8 +268,9 @@ impl<'a> Ledger<'a> {
         if !is_exempt && deserved < limit { (deserved, Bound::FairShare) } else { (limit, kind) }
     }
 
-    /// Why the queue cannot take so much more (PROP-4, CAP-3); `freed` is what its own victims would give back.
-    pub fn shortage(&self, queue: usize, more: &[i64], freed: &[i64]) -> Option<Shortage> {
+    /// Why the queue cannot take so much more (PROP-4, CAP-3); `freed` is what victims would give back to it and to each
+    /// above it.
+    pub fn shortage(&self, queue: usize, more: &[i64], freed: &[Amounts]) -> Option<Shortage> {
         self.shortage_of(queue, more, freed, true)
     }
 
@@ -278,17 +279,22 @@ impl<'a> Ledger<'a> {
         self.shortage_of(queue, more, &[], false)
     }
 
-    fn shortage_of(&self, queue: usize, more: &[i64], freed: &[i64], may_exceed: bool) -> Option<Shortage> {
-        for number in self.upwards(queue) {
-            let account = &self.accounts[number];
-            for resource in self.resources.iter().copied().filter(|resource| get(more, *resource) > 0) {
-                let (limit, bound) = self.bound(number, resource, freed, may_exceed);
-                let (used, held) = (get(&account.allocated, resource), get(&account.held, resource));
-                let asked = get(more, resource);
-                if used.saturating_add(held).saturating_add(asked).saturating_sub(get(freed, resource)) > limit {
-                    let queue = account.name.clone();
-                    return Some(Shortage { queue, bound, resource, asked, used, held, limit });
-                }
+    fn shortage_of(&self, queue: usize, more: &[i64], freed: &[Amounts], may_exceed: bool) -> Option<Shortage> {
+        let freed = |level: usize| freed.get(level).map_or(&[][..], Vec::as_slice);
+        let mut line = self.upwards(queue).enumerate();
+        line.find_map(|(level, number)| self.shortage_at(number, more, freed(level), may_exceed))
+    }
+
+    /// The same for one queue, whatever those above it have.
+    pub fn shortage_at(&self, number: usize, more: &[i64], freed: &[i64], may_exceed: bool) -> Option<Shortage> {
+        let account = &self.accounts[number];
+        for resource in self.resources.iter().copied().filter(|resource| get(more, *resource) > 0) {
+            let (limit, bound) = self.bound(number, resource, freed, may_exceed);
+            let (used, held) = (get(&account.allocated, resource), get(&account.held, resource));
+            let asked = get(more, resource);
+            if used.saturating_add(held).saturating_add(asked).saturating_sub(get(freed, resource)) > limit {
+                let queue = account.name.clone();
+                return Some(Shortage { queue, bound, resource, asked, used, held, limit });
             }
         }
         None
@@ -332,8 +338,10 @@ impl<'a> Ledger<'a> {
     }
 
     /// Whether the queue may take back from others for a gang of this size (CAP-5; PROP-3 the other way round).
+    ///
+    /// Those above it may be full of what its siblings have beyond their due.
     pub fn may_reclaim(&self, queue: usize, more: &[i64]) -> bool {
-        self.stays_within(queue, more) && self.shortage_for_more(queue, more).is_none()
+        self.stays_within(queue, more) && self.shortage_at(queue, more, &[], false).is_none()
     }
 
     /// Whether with so much more the queue has no more than it deserves of some resource: it does not borrow all of it.

@@ -107,11 +107,13 @@ fn phase(group: &Group, states: &[State], news: &News) -> Phase {
     let is_stuck = news.waiting.is_some_and(|waiting| !waiting.has_minimum);
     let ended = count(&[State::Succeeded, State::Failed]);
     let there = count(&[State::Running, State::Bound, State::Leaving]) + ended + news.bound;
+    // A group that needs no pod never has too few: its job may be scaled to nothing and up again.
+    let stays_in = group.members_min == 0 && group.phase != Phase::Pending;
     if count(&[State::Running]) > 0 && is_stuck {
         Phase::Unknown
     } else if there >= group.members_min && there > 0 {
         if ended == there { Phase::Completed } else { Phase::Running }
-    } else if group.phase == Phase::Inqueue || news.is_admitted {
+    } else if group.phase == Phase::Inqueue || news.is_admitted || stays_in {
         Phase::Inqueue
     } else if matches!(group.phase, Phase::Running | Phase::Unknown) && count(&[State::Running]) > 0 {
         group.phase

@@ -3,7 +3,8 @@
 //! What was promised to others before is done first in every trial: who goes for them is gone, and they are where they will
 //! be. So what their victims leave beyond that is there for the next.
 
-use super::amounts::{Amounts, add};
+use super::amounts::Amounts;
+use super::kin::Kin;
 use super::objects::{GangId, PodId};
 use super::room::{Hold, Room, Step};
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,11 +40,11 @@ pub struct Promise {
     pub puts: Vec<(PodId, u32)>,
 }
 
-/// Who could go for a gang of the queue, after what has been promised to others.
+/// Who could go for a gang, whose going its queue has something of, and what has been promised to others before.
 #[derive(Debug)]
 pub struct Options<'b> {
     pub units: &'b [Unit],
-    pub queue: usize,
+    pub kin: &'b Kin,
     pub promises: &'b [Promise],
 }
 
@@ -54,17 +55,15 @@ impl Options<'_> {
         puts.for_each(|(pod, position)| room.put(*pod, *position as usize));
     }
 
-    fn remove(&self, room: &mut Room, units: &[Unit], freed: &mut Amounts) {
+    fn remove(&self, room: &mut Room, units: &[Unit], freed: &mut [Amounts]) {
         for unit in units {
             unit.pods.iter().for_each(|pod| room.remove(*pod));
-            if unit.queue == Some(self.queue) {
-                add(freed, &unit.held);
-            }
+            self.kin.give(freed, unit.queue, &unit.held);
         }
     }
 
     fn fits_without<'a>(&self, room: &mut Room<'a>, chosen: &[usize], fits: Fits<'_, 'a>) -> bool {
-        let mut freed = Amounts::new();
+        let mut freed = self.kin.nothing();
         self.keep_promises(room);
         chosen.iter().for_each(|at| self.remove(room, std::slice::from_ref(&self.units[*at]), &mut freed));
         fits(room, &freed)
@@ -81,8 +80,8 @@ impl Options<'_> {
     }
 }
 
-/// Whether the gang fits, told what units of its own queue have given back; puts it into the room if so.
-pub type Fits<'f, 'a> = &'f mut dyn FnMut(&mut Room<'a>, &[i64]) -> bool;
+/// Whether the gang fits, told what units have given back to its queue and to each above it; puts it into the room if so.
+pub type Fits<'f, 'a> = &'f mut dyn FnMut(&mut Room<'a>, &[Amounts]) -> bool;
 
 /// The shortest beginning of `units`, with what leaves anyhow, after which the gang fits. The room is as before.
 ///
@@ -91,7 +90,7 @@ pub fn shortest<'a>(room: &mut Room<'a>, options: &Options, fits: Fits<'_, 'a>) 
     let units = options.units;
     let leaving = units.iter().take_while(|unit| unit.is_leaving).count();
     let start = room.steps.len();
-    let mut freed = Amounts::new();
+    let mut freed = options.kin.nothing();
     options.keep_promises(room);
     options.remove(room, &units[..leaving], &mut freed);
     let rest = &units[leaving..];
@@ -121,7 +120,7 @@ pub fn shortest<'a>(room: &mut Room<'a>, options: &Options, fits: Fits<'_, 'a>) 
 
 /// Of the first `count` units those without which the gang would not fit. The room is as before.
 pub fn needed<'a>(room: &mut Room<'a>, options: &Options, count: usize, fits: Fits<'_, 'a>) -> Option<Trial> {
-    let (units, queue) = (options.units, options.queue);
+    let units = options.units;
     let start = room.steps.len();
     let mut chosen: Vec<usize> = (0..count).collect();
     if !options.fits_without(room, &chosen, fits) {
@@ -132,7 +131,7 @@ pub fn needed<'a>(room: &mut Room<'a>, options: &Options, count: usize, fits: Fi
     let used: BTreeSet<u32> = options.puts(room, start).into_iter().map(|(_, position)| position).collect();
     let helps = |unit: &Unit| {
         let position = |pod: &PodId| room.position_of(*pod);
-        unit.queue == Some(queue) || unit.pods.iter().filter_map(position).any(|at| used.contains(&(at as u32)))
+        options.kin.contains(unit.queue) || unit.pods.iter().filter_map(position).any(|at| used.contains(&(at as u32)))
     };
     let cores: BTreeSet<Option<GangId>> =
         units[..count].iter().filter(|unit| unit.is_core && helps(unit)).map(|unit| unit.gang).collect();

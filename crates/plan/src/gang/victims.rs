@@ -297,15 +297,25 @@ fn within_budgets(room: &Room, units: Vec<Unit>) -> Vec<Unit> {
 /// Leaves out what a queue may keep: each gives back only what it has above its due (PROP-6, CAP-6).
 fn within_shares(ledger: &Ledger, units: Vec<Unit>, wanted: &[i64]) -> Vec<Unit> {
     let mut lost: BTreeMap<usize, Amounts> = BTreeMap::new();
-    let may_lose = |unit: &Unit| {
+    let mut kept: BTreeMap<Option<GangId>, Amounts> = BTreeMap::new();
+    let mut may_lose = |unit: &Unit| {
         let Some(queue) = unit.queue else { return false };
         let lost = lost.entry(queue).or_default();
+        // What may not go alone is counted where it would go with its gang's minimum.
+        let beside = kept.get(&unit.gang).filter(|_| unit.is_core);
+        let whole = beside.map(|beside| {
+            let mut whole = unit.clone();
+            add(&mut whole.held, beside);
+            whole
+        });
+        let unit = whole.as_ref().unwrap_or(unit);
         let may = ledger.may_lose(queue, unit, lost, wanted);
         if may {
             add(lost, &unit.held);
+        } else if !unit.is_core {
+            add(kept.entry(unit.gang).or_default(), &unit.held);
         }
         may
     };
-    let mut may_lose = may_lose;
     units.into_iter().filter(|unit| may_lose(unit)).collect()
 }

@@ -188,6 +188,11 @@ fn clock(time: Timestamp) -> impl fmt::Display {
     time.strftime("%H:%M UTC").to_string()
 }
 
+/// `1 pod`, `2 pods`
+fn pods(count: usize) -> String {
+    format!("{count} pod{}", if count == 1 { "" } else { "s" })
+}
+
 fn about(when: Option<Timestamp>) -> String {
     when.map(|when| format!(", by about {}", clock(when))).unwrap_or_default()
 }
@@ -222,12 +227,15 @@ impl fmt::Display for WaitingOn {
             WaitingOn::ParentQueue { queue } => {
                 write!(out, "queue {queue} has queues below it and takes no gangs itself; name one of those")
             }
-            WaitingOn::Members { have, need } => write!(out, "needs {need} pods together, {have} exist"),
+            WaitingOn::Members { have, need } => write!(out, "needs {} together, {have} exist", pods(*need)),
             WaitingOn::TaskMembers { task, have, need } => {
-                write!(out, "needs {need} pods of task {task} together, {have} exist")
+                write!(out, "needs {} of task {task} together, {have} exist", pods(*need))
             }
             WaitingOn::SubGroups { have, need } => write!(out, "needs {need} whole sub-groups, {have} exist"),
-            WaitingOn::Gates { pods } => write!(out, "{pods} pods have scheduling gates that nobody has removed yet"),
+            WaitingOn::Gates { pods: count } => {
+                let have = if *count == 1 { "has" } else { "have" };
+                write!(out, "{} {have} scheduling gates that nobody has removed yet", pods(*count))
+            }
             WaitingOn::Claim { claim, is_missing: true } => {
                 write!(out, "persistentvolumeclaim \"{claim}\" not found; create it")
             }
@@ -301,8 +309,9 @@ impl WaitingOn {
                 out,
                 "needs {pods} places with {each} {resource} on one node, empty nodes have {places}; it can never run here"
             ),
-            WaitingOn::Neighbours { pods, refusals } => {
-                write!(out, "{pods} pods have no place beside the pods that run: {}", listed(refusals))
+            WaitingOn::Neighbours { pods: count, refusals } => {
+                let have = if *count == 1 { "has" } else { "have" };
+                write!(out, "{} {have} no place beside the pods that run: {}", pods(*count), listed(refusals))
             }
             WaitingOn::Domains { tried, highest_tier, resource, asked, largest } => {
                 let tier = highest_tier.map(|tier| format!(" up to tier {tier}")).unwrap_or_default();
@@ -312,15 +321,12 @@ impl WaitingOn {
                      {largest} free"
                 )
             }
-            WaitingOn::Leaving { pods, when, victims } if victims.is_empty() => {
-                write!(out, "starts when {pods} pods that are ending have gone{}", about(*when))
+            WaitingOn::Leaving { pods: count, when, victims } => {
+                let go = if *count == 1 { "that is ending has gone" } else { "that are ending have gone" };
+                write!(out, "starts when {} {go}{}", pods(*count), about(*when))?;
+                let is_evicting = !victims.is_empty();
+                if is_evicting { write!(out, "; evicted for it: {}", victims.join(", ")) } else { Ok(()) }
             }
-            WaitingOn::Leaving { pods, when, victims } => write!(
-                out,
-                "starts when {pods} pods that are ending have gone{}; evicted for it: {}",
-                about(*when),
-                victims.join(", ")
-            ),
             WaitingOn::Behind { gang, when } => {
                 write!(out, "would fit, but what is free is kept for {gang}, which comes first{}", about(*when))
             }

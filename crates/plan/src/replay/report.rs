@@ -5,16 +5,16 @@ use super::run::Outcome;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Seconds from arrival to start.
+/// Seconds from arrival to start; nothing where no job started.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Waits {
     pub jobs: usize,
     pub started: usize,
-    pub p50: i64,
-    pub p95: i64,
-    pub max: i64,
-    pub mean: f64,
+    pub p50: Option<i64>,
+    pub p95: Option<i64>,
+    pub max: Option<i64>,
+    pub mean: Option<f64>,
 }
 
 /// The figures of one policy.
@@ -30,8 +30,9 @@ pub struct Report {
     pub total: i64,
     /// Which part of it was in use, from the first arrival to the last end.
     pub utilisation: f64,
-    /// Jain's index of the queues' mean speed, a job's speed being run / (wait + run): 1 if all queues fare alike.
-    pub fairness: f64,
+    /// Jain's index of the queues' mean speed, a job's speed being run / (wait + run): 1 if all queues fare alike. A queue
+    /// of which no job starts has none; if no queue has any, there is nothing to compare.
+    pub fairness: Option<f64>,
     pub preemptions: usize,
     /// Of the resource, in hours, spent on runs that were cut short.
     pub lost_hours: f64,
@@ -49,6 +50,7 @@ pub fn report(trace: &Trace, outcome: &Outcome, policy: &str) -> Report {
     for (job, fate) in trace.jobs.iter().zip(&outcome.fates) {
         let (jobs, times) = waits.entry(&job.queue).or_default();
         *jobs += 1;
+        let speeds = speeds.entry(&job.queue).or_default();
         if let Some(start) = fate.start {
             let wait = (start - job.submit).max(0);
             // What ran when the replay began says nothing of the policy.
@@ -56,7 +58,7 @@ pub fn report(trace: &Trace, outcome: &Outcome, policy: &str) -> Report {
                 times.push(wait);
             }
             let run = job.seconds.max(1) as f64;
-            speeds.entry(&job.queue).or_default().push(run / (wait as f64 + run));
+            speeds.push(run / (wait as f64 + run));
         }
     }
     let never: Vec<&String> = outcome.fates.iter().filter_map(|fate| fate.never.as_ref()).collect();
@@ -93,11 +95,11 @@ fn waits_of(jobs: usize, mut times: Vec<i64>) -> Waits {
     // The smallest value that so many in a hundred do not exceed.
     let percentile = |percent: usize| {
         let rank = (times.len() * percent).div_ceil(100).max(1);
-        times.get(rank - 1).copied().unwrap_or(0)
+        times.get(rank - 1).copied()
     };
     let sum: i64 = times.iter().sum();
-    let mean = if times.is_empty() { 0.0 } else { sum as f64 / times.len() as f64 };
-    let max = times.last().copied().unwrap_or(0);
+    let mean = (!times.is_empty()).then(|| sum as f64 / times.len() as f64);
+    let max = times.last().copied();
     Waits { jobs, started: times.len(), p50: percentile(50), p95: percentile(95), max, mean }
 }
 
@@ -105,9 +107,9 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-fn jain(values: &[f64]) -> f64 {
+fn jain(values: &[f64]) -> Option<f64> {
     let (sum, squares) = values.iter().fold((0.0, 0.0), |(sum, squares), value| (sum + value, squares + value * value));
-    if squares > 0.0 { sum * sum / (values.len() as f64 * squares) } else { 1.0 }
+    (squares > 0.0).then(|| sum * sum / (values.len() as f64 * squares))
 }
 
 fn utilisation(outcome: &Outcome, first: i64, last: i64) -> f64 {

@@ -35,9 +35,9 @@ fn jobs_wait_for_room_and_start_when_it_comes() {
     assert_eq!(waits(&trace), [Some(0), Some(540), Some(630)]);
     let outcome = run(&trace, &Policy::default());
     let report = report(&trace, &outcome, "default");
-    assert_eq!((report.all.p50, report.all.p95, report.all.max), (540, 630, 630));
+    assert_eq!((report.all.p50, report.all.p95, report.all.max), (Some(540), Some(630), Some(630)));
     assert_eq!((report.makespan_seconds, report.utilisation), (800, 1.0));
-    assert_eq!((report.fairness, report.preemptions, report.never), (1.0, 0, 0));
+    assert_eq!((report.fairness, report.preemptions, report.never), (Some(1.0), 0, 0));
 }
 
 #[test]
@@ -52,6 +52,20 @@ fn a_gang_starts_whole_and_one_that_is_too_large_never() {
     let report = report(&trace, &outcome, "default");
     assert_eq!(report.never, 2);
     assert!(report.never_because.unwrap().contains("needs 12 nvidia.com/gpu together"));
+}
+
+#[test]
+fn a_queue_of_which_no_job_starts_has_no_waits() {
+    let never = json!({"queue": "q", "pods": 3, "gpus": 4, "duration": 10});
+    let figures = |jobs: Value| {
+        let trace = trace(json!({"nodes": "2x4gpu", "jobs": jobs}));
+        report(&trace, &run(&trace, &Policy::default()), "default")
+    };
+    let alone = figures(json!([never]));
+    assert_eq!((alone.all.p50, alone.queues["q"].p95, alone.queues["q"].max), (None, None, None));
+    assert_eq!((alone.fairness, alone.never), (None, 1));
+    let beside = figures(json!([never, {"gpus": 1, "duration": 10}]));
+    assert_eq!((beside.queues["q"].p50, beside.queues["default"].p50, beside.fairness), (None, Some(0), Some(0.5)));
 }
 
 #[test]
@@ -185,7 +199,8 @@ fn what_is_wrong_with_a_trace_is_told_with_line_and_field() {
     let told: Vec<String> = own::read(&file, &[2, 3, 9]).unwrap_err().iter().map(ToString::to_string).collect();
     assert_eq!(told[0], "line 3, field gpus: is too small");
     assert!(
-        told[1].starts_with("line 9, field gpu: is not known") && told[2].starts_with("line 9, field duration"),
+        told[1] == "line 9, field gpu: is not known; did you mean gpus?"
+            && told[2].starts_with("line 9, field duration"),
         "{told:?}"
     );
     assert_eq!(told.len(), 5);

@@ -1,7 +1,9 @@
 //! What became of a job and of its pods: ended, suspended, refused, coming up, running.
 
 use super::waits::no_class;
-use super::{Finding, Observed, State, clock, counts, list, moment, name, phase, plural, some};
+use super::{
+    Finding, Observed, State, clock, counts, is_waiting, list, moment, name, namespace_flag, phase, plural, some,
+};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -30,7 +32,11 @@ pub fn ended(seen: &Observed, _now: Timestamp) -> Option<Finding> {
     }
     if volcano == "Aborted" {
         let finding = Finding::new(State::Suspended, "Aborted", "was aborted, and its pods were removed");
-        return Some(finding.unblock(format!("volley vcjob resume {} runs it again", name(job))));
+        return Some(finding.unblock(format!(
+            "volley vcjob resume {}{} runs it again",
+            name(job),
+            namespace_flag(job)
+        )));
     }
     let failed = condition(&["Failed"]);
     let has_failed =
@@ -68,7 +74,7 @@ fn failure(seen: &Observed, condition: Option<&Value>) -> Finding {
     if reason == "OutOfMemory" {
         finding = finding.unblock("raise resources.limits.memory of the container, or use less");
     }
-    finding.unblock(format!("volley logs {}/{} --tail 50", seen.kind, name(job)))
+    finding.unblock(format!("volley logs {}/{}{} --tail 50", seen.kind, name(job), namespace_flag(job)))
 }
 
 struct Death {
@@ -89,14 +95,24 @@ fn death(pod: &Value) -> Option<Death> {
         let said = [text(pod, "status.reason"), text(pod, "status.message")].join(": ");
         return Some(Death { reason: "Failed", message: format!("failed: {}", said.trim_matches([':', ' '])) });
     };
-    let code = ended["exitCode"].as_i64().unwrap_or(0);
+    let how = ending(ended);
     if text(ended, "reason") == "OOMKilled" {
-        let message = format!("container {container} used more memory than its limit and was killed");
-        return Some(Death { reason: "OutOfMemory", message });
+        return Some(Death { reason: "OutOfMemory", message: format!("container {container} {how}") });
     }
     let on = Some(text(pod, "status.reason")).filter(|reason| !reason.is_empty());
     let on = on.map(|reason| format!(" ({reason})")).unwrap_or_default();
-    Some(Death { reason: "Failed", message: format!("container {container} ended with exit code {code}{on}") })
+    Some(Death { reason: "Failed", message: format!("container {container} {how}{on}") })
+}
+
+/// How a container ended, from its `terminated`.
+fn ending(ended: &Value) -> String {
+    let code = ended["exitCode"].as_i64().unwrap_or(0);
+    match (text(ended, "reason"), text(ended, "message")) {
+        ("OOMKilled", _) => "used more memory than its limit and was killed".to_owned(),
+        // Its program never ran, so there is no log that would tell.
+        ("StartError" | "ContainerCannotRun", told) if !told.is_empty() => format!("could not start: {told}"),
+        _ => format!("ended with exit code {code}"),
+    }
 }
 
 fn statuses(pod: &Value) -> impl Iterator<Item = &Value> {
@@ -112,7 +128,8 @@ pub fn suspended(seen: &Observed, _now: Timestamp) -> Option<Finding> {
         "spec.suspend" => r#"{"spec":{"suspend":false}}"#,
         _ => r#"{"spec":{"runPolicy":{"suspend":false}}}"#,
     };
-    Some(finding.unblock(format!("kubectl patch {} {} --type merge -p '{patch}'", seen.kind, name(seen.job))))
+    let (kind, job, flag) = (seen.kind, name(seen.job), namespace_flag(seen.job));
+    Some(finding.unblock(format!("kubectl patch {kind} {job}{flag} --type merge -p '{patch}'")))
 }
 
 /// An object that is on its way out.
@@ -159,13 +176,16 @@ pub fn refused(seen: &Observed, _now: Timestamp) -> Option<Finding> {
             "ServiceAccountMissing",
             format!("its pods run as ServiceAccount {account}, which does not exist"),
         );
-        return Some(
-            finding.unblock(format!("kubectl create serviceaccount {account}, or name another in serviceAccountName")),
-        );
+        return Some(finding.unblock(format!(
+            "kubectl create serviceaccount {account}{}, or name another in serviceAccountName",
+            namespace_flag(seen.job)
+        )));
     }
     let finding = Finding::new(State::Waiting, "Refused", format!("its pods cannot be created: {message}"));
-    Some(finding.unblock("change what the message names; the controller tries again by itself"))
+    Some(finding.unblock(TRIED_AGAIN))
 }
+
+const TRIED_AGAIN: &str = "change what the message names; the controller tries again by itself";
 
 fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
     let (_, rest) = text.split_once(before)?;
@@ -204,7 +224,8 @@ pub fn starting(seen: &Observed, _now: Timestamp) -> Option<Finding> {
     if let Some((_, finding)) = worst {
         return Some(finding);
     }
-    let coming: Vec<&Value> = seen.pods.iter().filter(|pod| phase(pod) == "Pending").collect();
+    let is_coming = |pod: &&Value| phase(pod) == "Pending" && !is_waiting(pod);
+    let coming: Vec<&Value> = seen.pods.iter().filter(is_coming).collect();
     let first = coming.first()?;
     let is_trouble = |event: &&Value| {
         text(event, "type") == "Warning"
@@ -217,7 +238,7 @@ pub fn starting(seen: &Observed, _now: Timestamp) -> Option<Finding> {
         let said =
             format!("pod {} comes up on {}: {}", name(first), text(first, "spec.nodeName"), text(event, "message"));
         let finding = Finding::new(State::Starting, "Starting", said).since(since);
-        return Some(finding.unblock(format!("kubectl describe pod {}", name(first))));
+        return Some(finding.unblock(format!("kubectl describe pod {}{}", name(first), namespace_flag(first))));
     }
     let said = format!("{} of {} is coming up on its node", coming.len(), plural(seen.pods.len(), "pod"));
     let said =
@@ -285,11 +306,7 @@ fn pull_error<'a>(seen: &'a Observed, pod: &Value) -> Option<&'a str> {
 fn crash_loop(seen: &Observed, pod: &Value, status: &Value, who: &str) -> Finding {
     let ended = at(status, "lastState.terminated").cloned().unwrap_or_default();
     let restarts = status["restartCount"].as_u64().unwrap_or(0);
-    let code = ended["exitCode"].as_i64().unwrap_or(0);
-    let how = match text(&ended, "reason") {
-        "OOMKilled" => "used more memory than its limit and was killed".to_owned(),
-        _ => format!("ended with exit code {code}"),
-    };
+    let how = ending(&ended);
     let times = if restarts == 1 { "once".to_owned() } else { format!("{restarts} times") };
     let container = text(status, "name");
     let mut finding = Finding::new(
@@ -298,7 +315,7 @@ fn crash_loop(seen: &Observed, pod: &Value, status: &Value, who: &str) -> Findin
         format!("container {container} of {who} {how} and was restarted {times}"),
     );
     finding.lines = seen.lines.get(name(pod)).cloned().unwrap_or_default();
-    finding.unblock(format!("volley logs {}/{} --previous", seen.kind, name(seen.job)))
+    finding.unblock(format!("volley logs {}/{}{} --previous", seen.kind, name(seen.job), namespace_flag(seen.job)))
 }
 
 pub fn running(seen: &Observed, _now: Timestamp) -> Option<Finding> {
@@ -323,8 +340,17 @@ fn at_deadline(pod: &Value) -> Option<Timestamp> {
     Timestamp::from_second(started.as_second() + seconds).ok()
 }
 
-/// Nobody has done anything with it.
+/// Nobody has done anything with it, or could; then there is a warning.
 pub fn untouched(seen: &Observed) -> Finding {
+    if let Some(pod) = seen.pods.iter().find(|pod| is_waiting(pod)) {
+        return unplaced(pod);
+    }
+    let is_warning =
+        |event: &&Value| text(event, "type") == "Warning" && text(event, "involvedObject.name") == name(seen.job);
+    if let Some(event) = seen.events.iter().filter(is_warning).max_by_key(|event| seen_at(event)) {
+        let said = format!("has no pods: {}: {}", text(event, "reason"), text(event, "message"));
+        return Finding::new(State::Waiting, "Refused", said).unblock(TRIED_AGAIN);
+    }
     let said = format!("nothing has acted on {} {} yet: it has no pods", seen.kind, name(seen.job));
     let hint = match seen.kind {
         "job" | "pod" | "deployment" | "statefulset" | "daemonset" | "replicaset" => {
@@ -335,4 +361,18 @@ pub fn untouched(seen: &Observed) -> Finding {
         }
     };
     Finding::new(State::Waiting, "NoController", said).unblock(hint)
+}
+
+/// A pod that waits for a node, though nothing that is known here keeps it from one.
+fn unplaced(pod: &Value) -> Finding {
+    let told = list(pod, "status.conditions").find(|one| text(one, "type") == "PodScheduled");
+    let told = told.map_or("", |one| text(one, "message"));
+    let why = match (moment(pod, "metadata.deletionTimestamp"), told) {
+        (Some(since), _) => format!(": it is being deleted since {}", clock(since)),
+        (None, "") => String::new(),
+        (None, told) => format!(": {told}"),
+    };
+    let who = text(pod, "spec.schedulerName");
+    let finding = Finding::new(State::Waiting, "NoNode", format!("pod {} has no node yet{why}", name(pod)));
+    finding.unblock(format!("if it stays so, see that scheduler {who} runs"))
 }

@@ -180,6 +180,14 @@ fn name(object: &Value) -> &str {
     text(object, "metadata.name")
 }
 
+/// ` -n NAME` for commands about the job, where it is in another namespace than they look in.
+fn namespace_flag(job: &Value) -> String {
+    match text(job, "metadata.namespace") {
+        "" | "default" => String::new(),
+        other => format!(" -n {other}"),
+    }
+}
+
 fn queue_of(group: &Value) -> &str {
     Some(text(group, "spec.queue")).filter(|queue| !queue.is_empty()).unwrap_or("default")
 }
@@ -194,6 +202,11 @@ fn moment(object: &Value, path: &str) -> Option<Timestamp> {
 
 fn phase(pod: &Value) -> &str {
     text(pod, "status.phase")
+}
+
+/// A pod that no scheduler has placed.
+fn is_waiting(pod: &Value) -> bool {
+    text(pod, "spec.nodeName").is_empty() && matches!(phase(pod), "Pending" | "")
 }
 
 fn counts(pods: &[Value]) -> Counts {

@@ -167,7 +167,7 @@ fn one_gpu_short() {
         ("waiting", "Room", "d/h gives back 1 nvidia.com/gpu when it ends"),
     );
     let answer = case.answer();
-    assert_eq!(answer.unblock[1], "1 more nvidia.com/gpu may do; try it: volley why j --what-if gpus=+1");
+    assert_eq!(answer.unblock[1], "1 more nvidia.com/gpu may do; try it: volley why j -n d --what-if gpus=+1");
     assert_eq!(answer.when.unwrap().to_string(), "1970-01-12T14:36:40Z");
     let shown = serde_json::to_value(&answer).unwrap();
     let holder = json!({"gang": "d/h", "queue": "default", "amount": "1", "until": "1970-01-12T14:36:40Z"});
@@ -233,7 +233,7 @@ fn queues_that_are_closed_missing_full_or_parents() {
         "needs 2 nvidia.com/gpu, queue q uses 4 and its capability is 4; d/h of queue q holds 4",
         ("waiting", "QueueCapability", "d/h of the same queue ends"),
     );
-    assert_eq!(case.answer().unblock[2], "try it: volley why j --what-if queue.q.capability.nvidia.com/gpu=8");
+    assert_eq!(case.answer().unblock[2], "try it: volley why j -n d --what-if queue.q.capability.nvidia.com/gpu=8");
     let mut case = Case::new();
     case.node("a", 8, json!({})).queue("p", json!({})).queue("c", json!({"spec": {"parent": "p"}}));
     case.group("j", 1, json!({"spec": {"queue": "p"}})).pods("j", 1, 1, json!({}));
@@ -241,6 +241,55 @@ fn queues_that_are_closed_missing_full_or_parents() {
         "queue p has queues below it and takes no gangs itself; name one of those",
         ("waiting", "QueueHasChildren", "name a queue below it in spec.queue"),
     );
+}
+
+#[test]
+fn advice_about_queues_is_such_as_can_help() {
+    let small = json!({"spec": {"capability": {GPU: "4"}}});
+    let of = |queue: &str| json!({"spec": {"queue": queue}});
+    let mut case = Case::new();
+    case.node("a", 8, json!({})).queue("q", small.clone()).holder("h", "a", 1, of("q"));
+    case.group("j", 6, of("q")).pods("j", 6, 1, json!({}));
+    case.check(
+        "needs 6 nvidia.com/gpu, queue q uses 1 and its capability is 4; d/h of queue q holds 1; it can never run like this",
+        ("waiting", "QueueCapability", "ask for at most 4 nvidia.com/gpu together, or name another queue"),
+    );
+    assert_eq!(
+        case.answer().unblock[1..],
+        [
+            "raise spec.capability of queue q to 6 nvidia.com/gpu or more",
+            "try it: volley why j -n d --what-if queue.q.capability.nvidia.com/gpu=6"
+        ]
+    );
+    // What fills the queue above is of another queue than its own.
+    let mut case = Case::new();
+    case.node("a", 8, json!({})).queue("q", small.clone());
+    case.queue("one", json!({"spec": {"parent": "q"}})).queue("two", json!({"spec": {"parent": "q"}}));
+    case.holder("h", "a", 4, of("one")).group("j", 1, of("two")).pods("j", 1, 1, json!({}));
+    case.check(
+        "needs 1 nvidia.com/gpu, queue q uses 4 and its capability is 4; d/h of queue one holds 4",
+        ("waiting", "QueueCapability", "d/h of queue one ends"),
+    );
+    // It does not wait for itself.
+    let mut case = Case::new();
+    case.node("a", 8, json!({})).queue("q", small).holder("h", "a", 1, of("q"));
+    case.group("j", 1, of("q")).pods("j", 1, 3, running(json!({})));
+    case.pods("j", 1, 1, json!({"metadata": {"name": "j-9"}}));
+    case.check(
+        "runs with 1 pod; 1 more waits: needs 1 nvidia.com/gpu, queue q uses 4 and its capability is 4; d/h of queue q holds 1",
+        ("running", "QueueCapability", "d/h of the same queue ends"),
+    );
+}
+
+#[test]
+fn commands_name_the_namespace_unless_it_is_the_usual_one() {
+    let mut case = asks(1, 4);
+    case.node("a", 4, json!({})).holder("h", "a", 4, json!({}));
+    assert!(case.answer().unblock[1].ends_with("volley why j -n d --what-if gpus=+4"), "{:?}", case.answer().unblock);
+    let mut case = Case::new();
+    case.kind = "job";
+    case.job(json!({"metadata": {"namespace": "default"}, "spec": {"suspend": true}}));
+    assert_eq!(case.answer().unblock, ["kubectl patch job j --type merge -p '{\"spec\":{\"suspend\":false}}'"]);
 }
 
 #[test]
@@ -309,7 +358,7 @@ fn priority_and_turns() {
     case.holder("h", "a", 4, json!({}));
     case.group("j", 1, json!({"spec": {"priorityClassName": "high"}})).pods("j", 1, 4, json!({}));
     case.check(
-        "starts when 1 pods that are ending have gone; evicted for it: d/h",
+        "starts when 1 pod that is ending has gone; evicted for it: d/h",
         ("waiting", "Leaving", "nothing: the room is kept for it"),
     );
     let mut case = Case::new();
@@ -370,11 +419,16 @@ fn claims_ports_and_neighbours() {
     let port = json!({"spec": {"containers": [{"name": "main", "ports": [{"hostPort": 80, "containerPort": 80}]}]}});
     let mut case = Case::new();
     case.node("a", 4, json!({})).group("j", 1, json!({})).pods("j", 1, 0, port.clone());
-    case.group("h", 1, json!({})).pods("h", 1, 0, merged(port, running(json!({}))));
+    case.group("h", 1, json!({})).pods("h", 1, 0, merged(port.clone(), running(json!({}))));
     case.check(
-        "1 pods have no place beside the pods that run: 1 node(s) didn't have free ports for the requested pod ports",
+        "1 pod has no place beside the pods that run: 1 node(s) didn't have free ports for the requested pod ports",
         ("waiting", "Neighbours", "choose another hostPort, or none: pods have addresses of their own"),
     );
+    let mut case = Case::new();
+    case.node("a", 4, json!({})).group("j", 1, json!({})).pods("j", 1, 0, merged(port.clone(), running(json!({}))));
+    case.pods("j", 1, 0, merged(port, json!({"metadata": {"name": "j-9"}})));
+    let answer = case.answer();
+    assert!(answer.message.starts_with("runs with 1 pod; 1 more waits: 1 pod has no place"), "{}", answer.message);
     let port = json!({"spec": {"containers": [{"name": "main", "resources": {"requests": {GPU: "1"}},
         "ports": [{"hostPort": 80, "containerPort": 80}]}]}});
     let mut case = Case::new();
@@ -438,7 +492,7 @@ fn images_and_containers_that_do_not_start() {
     case.event("j-0", "FailedMount", "MountVolume.SetUp failed for volume \"v\" : secret \"s\" not found");
     case.check(
         "pod j-0 comes up on a: MountVolume.SetUp failed for volume \"v\" : secret \"s\" not found",
-        ("starting", "Starting", "kubectl describe pod j-0"),
+        ("starting", "Starting", "kubectl describe pod j-0 -n d"),
     );
 }
 
@@ -451,7 +505,7 @@ fn a_crash_loop_shows_the_last_lines() {
     case.lines.insert("j-0".to_owned(), vec!["ImportError: no torch".to_owned()]);
     case.check(
         "container main of pod j-0 ended with exit code 1 and was restarted 3 times",
-        ("starting", "CrashLoop", "volley logs vcjob/j --previous"),
+        ("starting", "CrashLoop", "volley logs vcjob/j -n d --previous"),
     );
     assert_eq!(serde_json::to_value(case.answer()).unwrap()["lines"], json!(["ImportError: no torch"]));
 }
@@ -470,15 +524,28 @@ fn jobs_that_have_ended() {
         ("failed", "OutOfMemory", "raise resources.limits.memory of the container, or use less"),
     );
     let mut case = Case::new();
+    let told = "exec: \"nosuchprog\": executable file not found in $PATH";
+    let ended =
+        json!([{"name": "main", "state": {"terminated": {"exitCode": 128, "reason": "StartError", "message": told}}}]);
+    case.pods("j", 1, 1, json!({"spec": {"nodeName": "a"}, "status": {"phase": "Failed", "containerStatuses": ended}}));
+    case.job(json!({"status": {"state": {"phase": "Failed"}}}));
+    case.check(
+        &format!("failed: pod j-0 container main could not start: {told}"),
+        ("failed", "Failed", "volley logs vcjob/j -n d --tail 50"),
+    );
+    let mut case = Case::new();
     case.kind = "pytorchjob";
     case.job(json!({"status": {"conditions": [{"type": "Failed", "status": "True", "reason": "PyTorchJobFailed",
         "message": "master failed"}]}}));
-    case.check("failed: PyTorchJobFailed: master failed", ("failed", "Failed", "volley logs pytorchjob/j --tail 50"));
+    case.check(
+        "failed: PyTorchJobFailed: master failed",
+        ("failed", "Failed", "volley logs pytorchjob/j -n d --tail 50"),
+    );
     let mut case = Case::new();
     case.job(json!({"status": {"state": {"phase": "Aborted"}}}));
     case.check(
         "was aborted, and its pods were removed",
-        ("suspended", "Aborted", "volley vcjob resume j runs it again"),
+        ("suspended", "Aborted", "volley vcjob resume j -n d runs it again"),
     );
 }
 
@@ -489,11 +556,18 @@ fn suspended_deleted_and_untouched_jobs() {
     case.job(json!({"spec": {"suspend": true}}));
     case.check(
         "is suspended: spec.suspend is true",
-        ("suspended", "Suspended", "kubectl patch job j --type merge -p '{\"spec\":{\"suspend\":false}}'"),
+        ("suspended", "Suspended", "kubectl patch job j -n d --type merge -p '{\"spec\":{\"suspend\":false}}'"),
     );
     let mut case = Case::new();
     case.job(json!({"metadata": {"deletionTimestamp": "2026-01-01T12:30:00Z", "finalizers": ["example.com/x"]}}));
     case.check("is being deleted since 12:30 UTC; it is held by finalizer example.com/x", ("waiting", "Deleting", ""));
+    let mut case = Case::new();
+    case.event("other", "PVCError", "not about it");
+    case.event("j", "PVCError", "Failed to create PVC, err: persistentvolumeclaim \"mine\" not found");
+    case.check(
+        "has no pods: PVCError: Failed to create PVC, err: persistentvolumeclaim \"mine\" not found",
+        ("waiting", "Refused", "change what the message names; the controller tries again by itself"),
+    );
     Case::new().check(
         "nothing has acted on vcjob j yet: it has no pods",
         (
@@ -530,7 +604,7 @@ fn pods_that_are_refused() {
         (
             "waiting",
             "ServiceAccountMissing",
-            "kubectl create serviceaccount bot, or name another in serviceAccountName",
+            "kubectl create serviceaccount bot -n d, or name another in serviceAccountName",
         ),
     );
     let mut case = Case::new();
@@ -547,7 +621,7 @@ fn tasks_that_start_after_others() {
     case.group("j", 2, json!({})).pods("j", 2, 1, merged(running(json!({})), task));
     case.check(
         "task worker starts after task ps, of which 0 of 2 pods are ready",
-        ("waiting", "Dependency", "see why ps is not ready: volley logs j --rank ps"),
+        ("waiting", "Dependency", "see why ps is not ready: volley logs j -n d --rank ps"),
     );
 }
 
@@ -559,6 +633,13 @@ fn jobs_that_run_come_up_or_could() {
     let mut case = Case::new();
     case.group("j", 1, json!({})).pods("j", 1, 1, json!({"spec": {"nodeName": "a"}}));
     case.check("1 of 1 pod is coming up on its node", ("starting", "Starting", ""));
+    let mut case = Case::new();
+    let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T12:30:00Z"}});
+    case.node("a", 4, json!({})).group("j", 1, json!({"status": {"phase": "Running"}})).pods("j", 1, 1, deleted);
+    case.check(
+        "pod j-0 has no node yet: it is being deleted since 12:30 UTC",
+        ("waiting", "NoNode", "if it stays so, see that scheduler volcano runs"),
+    );
     let mut case = asks(2, 1);
     case.node("a", 4, json!({}));
     case.check(
@@ -578,7 +659,7 @@ fn jobs_that_run_come_up_or_could() {
     case.pods("j", 1, 2, late);
     let answer = case.answer();
     assert_eq!(answer.state, State::Running);
-    assert!(answer.message.starts_with("runs with 1 pod; 1 more wait: needs 2 nvidia.com/gpu"), "{}", answer.message);
+    assert!(answer.message.starts_with("runs with 1 pod; 1 more waits: needs 2 nvidia.com/gpu"), "{}", answer.message);
 }
 
 #[test]

@@ -1,16 +1,17 @@
 //! What a job waits for before its pods have nodes: other tasks of its own, or the scheduler.
 
-use super::{Finding, Observed, State, list, name, phase, plural, some};
+use super::{Finding, Observed, State, is_waiting, list, name, namespace_flag, phase, plural, some};
 use crate::control::quota::usage;
 use crate::gang::objects::Key;
 use crate::gang::queues::Bound;
 use crate::gang::snapshot::Snapshot;
-use crate::gang::why::{Holders, WaitingOn};
+use crate::gang::why::{Holder, Holders, WaitingOn};
 use crate::gang::{Placement, Waiting, place};
 use crate::pod_groups::missing;
 use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use volley_api::kube::quantity::Quantity;
 use volley_api::kube::text;
 use volley_api::volcano::keys;
 
@@ -38,9 +39,9 @@ pub fn dependency(seen: &Observed, _now: Timestamp) -> Option<Finding> {
             format!("task {own} starts after task {first}, of which {ready} of {} are ready", plural(wanted, "pod"));
         let more = unmet.len() - 1;
         let said = if more > 0 { format!("{said} (and {more} more tasks)") } else { said };
-        let job = name(seen.job);
+        let (job, flag) = (name(seen.job), namespace_flag(seen.job));
         let finding = Finding::new(State::Waiting, "Dependency", said);
-        return Some(finding.unblock(format!("see why {first} is not ready: volley logs {job} --rank {first}")));
+        return Some(finding.unblock(format!("see why {first} is not ready: volley logs {job}{flag} --rank {first}")));
     }
     None
 }
@@ -65,8 +66,7 @@ fn is_ready(pod: &Value) -> bool {
 
 /// The pods that have no node yet, or a gang that has no pods yet.
 pub fn unplaced(seen: &Observed, now: Timestamp) -> Option<Finding> {
-    let is_waiting = |pod: &&Value| text(pod, "spec.nodeName").is_empty() && matches!(phase(pod), "Pending" | "");
-    let waiting: Vec<&Value> = seen.pods.iter().filter(is_waiting).collect();
+    let waiting: Vec<&Value> = seen.pods.iter().filter(|pod| is_waiting(pod)).collect();
     let is_empty_gang = seen.pods.is_empty() && seen.group.is_some();
     if waiting.is_empty() && !is_empty_gang {
         return None;
@@ -87,13 +87,14 @@ pub fn unplaced(seen: &Observed, now: Timestamp) -> Option<Finding> {
     match found {
         Some(found) if found.has_minimum && seen.pods.iter().any(|pod| phase(pod) == "Running") => {
             let running = seen.pods.iter().filter(|pod| phase(pod) == "Running").count();
-            let mut finding = scheduler(seen, found);
+            let mut finding = scheduler(seen, found, &keys);
             finding.state = State::Running;
-            finding.message =
-                format!("runs with {}; {} more wait: {}", plural(running, "pod"), found.pods, finding.message);
+            let wait = if waiting.len() == 1 { "waits" } else { "wait" };
+            let running = plural(running, "pod");
+            finding.message = format!("runs with {running}; {} more {wait}: {}", waiting.len(), finding.message);
             Some(finding)
         }
-        Some(found) => Some(scheduler(seen, found)),
+        Some(found) => Some(scheduler(seen, found, &keys)),
         None => free(&placement, &keys, &waiting),
     }
 }
@@ -175,8 +176,8 @@ pub fn no_class(class: &str, snapshot: &Snapshot) -> Finding {
 }
 
 /// The scheduler's one reason, with what would help.
-fn scheduler(seen: &Observed, waiting: &Waiting) -> Finding {
-    let on = &waiting.on;
+fn scheduler(seen: &Observed, waiting: &Waiting, own: &[Key]) -> Finding {
+    let on = &without_own(&waiting.on, own);
     let (reason, unblock) = remedies(seen, on);
     let when = match on {
         WaitingOn::Room { when, holders, .. } => when.or_else(|| ends(holders)),
@@ -184,12 +185,37 @@ fn scheduler(seen: &Observed, waiting: &Waiting) -> Finding {
         WaitingOn::QueueLimit { holders, .. } | WaitingOn::Fragments { holders, .. } => ends(holders),
         _ => None,
     };
-    let mut finding = Finding::new(State::Waiting, reason, on.to_string());
+    let is_never = is_beyond_limit(on);
+    let when = when.filter(|_| !is_never);
+    let never = if is_never { "; it can never run like this" } else { "" };
+    let mut finding = Finding::new(State::Waiting, reason, format!("{on}{never}"));
     finding.unblock = unblock;
     finding.when = when;
     finding.waiting_on = Some(on.clone());
     let since = seen.group.unwrap_or(seen.job);
     finding.since(super::moment(since, "metadata.creationTimestamp"))
+}
+
+/// A job that wants more does not wait for itself to end.
+fn without_own(on: &WaitingOn, own: &[Key]) -> WaitingOn {
+    let mut on = on.clone();
+    if let WaitingOn::QueueLimit { holders, .. }
+    | WaitingOn::Room { holders, .. }
+    | WaitingOn::Fragments { holders, .. } = &mut on
+    {
+        let is_other = |holder: &&Holder| !own.iter().any(|own| own.to_string() == holder.gang);
+        holders.first = holders.first.iter().filter(is_other).cloned().collect();
+    }
+    on
+}
+
+/// It asks for more than its queue may ever hold; beyond the fair share it may go while the queue holds nothing else.
+fn is_beyond_limit(on: &WaitingOn) -> bool {
+    let WaitingOn::QueueLimit { bound: Bound::Capability | Bound::Guarantees, asked, limit, .. } = on else {
+        return false;
+    };
+    let amount = |text: &str| Quantity::parse(text).ok();
+    amount(asked).zip(amount(limit)).is_some_and(|(asked, limit)| asked > limit)
 }
 
 /// When the first of the holders is known to end.
@@ -201,8 +227,7 @@ const DEVICES: &str = "ask for the devices in resources.limits, or name a schedu
 const REFUSED: &str = "see who refuses it: kubectl get validatingwebhookconfigurations";
 
 fn remedies(seen: &Observed, on: &WaitingOn) -> (&'static str, Vec<String>) {
-    let own = name(seen.job);
-    let what_if = |change: String| format!("try it: volley why {own} --what-if {change}");
+    let what_if = |change: String| what_if(seen, &change);
     match on {
         WaitingOn::NoQueue { queue } => ("QueueMissing", vec![no_queue(seen, queue)]),
         WaitingOn::ClosedQueue { queue, .. } => {
@@ -220,7 +245,7 @@ fn remedies(seen: &Observed, on: &WaitingOn) -> (&'static str, Vec<String>) {
         WaitingOn::Gates { .. } => {
             ("Gates", vec!["whoever set the gates has to take them away from spec.schedulingGates".to_owned()])
         }
-        WaitingOn::Claim { claim, is_missing } => claim_remedy(claim, *is_missing),
+        WaitingOn::Claim { claim, is_missing } => claim_remedy(seen, claim, *is_missing),
         WaitingOn::Devices { .. } => ("DeviceClaims", vec![DEVICES.to_owned()]),
         WaitingOn::Refused { .. } => ("BindRefused", vec![REFUSED.to_owned()]),
         WaitingOn::Admission { resource, .. } => {
@@ -228,6 +253,9 @@ fn remedies(seen: &Observed, on: &WaitingOn) -> (&'static str, Vec<String>) {
         }
         WaitingOn::NamespaceQuota { quota, .. } => {
             ("ResourceQuota", vec![format!("free some of it in the namespace, or raise ResourceQuota {quota}")])
+        }
+        WaitingOn::QueueLimit { queue, bound, resource, asked, limit, .. } if is_beyond_limit(on) => {
+            never_in_queue(seen, (queue, *bound), (resource, asked, limit))
         }
         WaitingOn::QueueLimit { queue, bound, resource, limit, holders, .. } => {
             queue_remedies(seen, (queue, *bound, resource, limit), holders)
@@ -269,11 +297,15 @@ fn remedies(seen: &Observed, on: &WaitingOn) -> (&'static str, Vec<String>) {
     }
 }
 
-fn claim_remedy(claim: &str, is_missing: bool) -> (&'static str, Vec<String>) {
+fn what_if(seen: &Observed, change: &str) -> String {
+    format!("try it: volley why {}{} --what-if {change}", name(seen.job), namespace_flag(seen.job))
+}
+
+fn claim_remedy(seen: &Observed, claim: &str, is_missing: bool) -> (&'static str, Vec<String>) {
     match is_missing {
         true => ("ClaimMissing", vec![format!("create PersistentVolumeClaim {claim}")]),
         false => {
-            let look = format!("see what it waits for: kubectl describe pvc {claim}");
+            let look = format!("see what it waits for: kubectl describe pvc {claim}{}", namespace_flag(seen.job));
             ("ClaimUnbound", vec![format!("{look}; a StorageClass that provisions, or a volume that fits, binds it")])
         }
     }
@@ -300,23 +332,45 @@ fn queue_remedies(
     (queue, bound, resource, limit): (&str, Bound, &str, &str),
     holders: &Holders,
 ) -> (&'static str, Vec<String>) {
-    let own = name(seen.job);
-    let first = holders.first.first().map(|holder| format!("{} of the same queue ends", holder.gang));
+    let first = holders.first.first().map(|holder| match holder.queue == queue {
+        true => format!("{} of the same queue ends", holder.gang),
+        false => format!("{} of queue {} ends", holder.gang, holder.queue),
+    });
     let twice = limit.parse::<i64>().map_or_else(|_| limit.to_owned(), |limit| (limit * 2).to_string());
     let raise = match bound {
         Bound::Capability => vec![
             format!("raise spec.capability of queue {queue}"),
-            format!("try it: volley why {own} --what-if queue.{queue}.capability.{resource}={twice}"),
+            what_if(seen, &format!("queue.{queue}.capability.{resource}={twice}")),
         ],
         Bound::Guarantees => vec!["take back a guarantee of another queue".to_owned()],
         Bound::FairShare => vec![format!("raise the weight of queue {queue}, or wait until others need less")],
     };
-    let reason = match bound {
+    (bound_word(bound), first.into_iter().chain(raise).collect())
+}
+
+fn bound_word(bound: Bound) -> &'static str {
+    match bound {
         Bound::Capability => "QueueCapability",
         Bound::Guarantees => "QueueGuarantees",
         Bound::FairShare => "QueueShare",
+    }
+}
+
+/// Nobody's end helps a job that is larger than its queue.
+fn never_in_queue(
+    seen: &Observed,
+    (queue, bound): (&str, Bound),
+    (resource, asked, limit): (&str, &str, &str),
+) -> (&'static str, Vec<String>) {
+    let less = format!("ask for at most {limit} {resource} together, or name another queue");
+    let more = match bound {
+        Bound::Capability => vec![
+            format!("raise spec.capability of queue {queue} to {asked} {resource} or more"),
+            what_if(seen, &format!("queue.{queue}.capability.{resource}={asked}")),
+        ],
+        Bound::Guarantees | Bound::FairShare => vec!["take back a guarantee of another queue".to_owned()],
     };
-    (reason, first.into_iter().chain(raise).collect())
+    (bound_word(bound), [less].into_iter().chain(more).collect())
 }
 
 fn node_remedies(hint: Option<&str>, refusals: &[(String, usize)]) -> Vec<String> {
@@ -363,7 +417,7 @@ fn room(seen: &Observed, (resource, asked, free): (&str, &str, &str), holders: &
         let missing = (asked - free).max(1);
         let more = missing.div_euclid(each) * each + if missing % each > 0 { each } else { 0 };
         let change = short(resource, &format!("+{more}"));
-        all.push(format!("{more} more {resource} may do; try it: volley why {} --what-if {change}", name(seen.job)));
+        all.push(format!("{more} more {resource} may do; {}", what_if(seen, &change)));
     }
     all
 }

@@ -23,7 +23,7 @@ fn a_gang_waits_until_enough_pods_of_each_task_exist() {
     assert_eq!(world.why("g"), "needs 3 pods together, 1 exist");
     world.pod("g-w-1", "g", 1, task("worker"));
     world.pod("g-w-2", "g", 1, task("worker"));
-    assert_eq!(world.why("g"), "needs 1 pods of task ps together, 0 exist");
+    assert_eq!(world.why("g"), "needs 1 pod of task ps together, 0 exist");
     world.pod("g-ps-0", "g", 1, task("ps"));
     assert_eq!(world.step().len(), 4);
 }
@@ -90,7 +90,7 @@ fn pods_that_ask_for_nothing_go_anywhere_and_gated_ones_nowhere() {
     assert_eq!(world.step(), ["g-0>a", "g-1>a"]);
     world.group("h", 1, json!({}));
     world.pod("h-0", "h", 0, json!({"spec": {"schedulingGates": [{"name": "x"}]}}));
-    assert_eq!(world.why("h"), "1 pods have scheduling gates that nobody has removed yet");
+    assert_eq!(world.why("h"), "1 pod has scheduling gates that nobody has removed yet");
 }
 
 // SCH-1, SCH-2
@@ -299,6 +299,21 @@ fn phases_follow_the_pods() {
     world.gang("h", 3, 2, 1, json!({}));
     world.change("h-0", json!({"spec": {"nodeName": "a"}, "status": {"phase": "Running"}}));
     assert_eq!(status_of(&world, "h")["phase"], "Unknown");
+}
+
+// PGP-2: Volcano compares with minMember alone, and none is enough where none is needed.
+#[test]
+fn a_group_that_needs_no_pod_is_let_in_once() {
+    let mut world = World::new();
+    for phase in ["Running", "Completed", "Inqueue"] {
+        world.group("g", 0, json!({"status": {"phase": phase}}));
+        let told = status_of(&world, "g");
+        assert!(phase == "Inqueue" && told.is_null() || told["phase"] == "Inqueue", "{phase}: {told}");
+    }
+    world.group("g", 0, json!({"spec": {"queue": "nowhere"}, "status": {"phase": "Pending"}}));
+    assert!(status_of(&world, "g").is_null(), "nobody lets it in");
+    world.group("g", 0, json!({"status": {"phase": "Pending"}}));
+    assert_eq!(status_of(&world, "g")["phase"], "Inqueue");
 }
 
 // CFG-1, CFG-2, CFG-4

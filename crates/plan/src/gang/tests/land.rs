@@ -177,6 +177,16 @@ pub fn scene() -> impl Strategy<Value = Story> {
     })
 }
 
+/// A land in which two queues share what the one above them may hold, and all say what they deserve within that.
+pub fn family_scene() -> impl Strategy<Value = Story> {
+    (scene(), 1..9_i64).prop_map(|(mut story, most)| {
+        for queue in &mut story.queues {
+            (queue.capability, queue.deserved) = (None, queue.deserved.min(most));
+        }
+        Story { declares: true, family: Some(most), ..story }
+    })
+}
+
 #[derive(Debug, Clone)]
 pub struct Pod {
     pub gang: String,

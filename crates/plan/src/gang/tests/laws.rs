@@ -3,7 +3,7 @@
 //! `PROPTEST_CASES=200000` looks at as many, other ones each time. The numbers that a gang hears are in `promises`, the
 //! law that nobody starves is in `starvation`.
 
-use super::land::{Land, QUEUES, Story, scene, story};
+use super::land::{Land, QUEUES, Story, family_scene, scene, story};
 use super::promises::{a_gang_that_is_given_what_it_asks_for_runs, numbers_are_unmet, who_waits_hears_why};
 use crate::gang::victims::Cause;
 use crate::gang::{Placement, place};
@@ -32,6 +32,8 @@ pub struct Moment<'a> {
 }
 
 const LANDS: u32 = 10_000;
+/// Few other lands have queues that are full because of their siblings.
+const FAMILIES: u32 = 3_000;
 /// Longer lives, in which all laws are looked at in turn.
 const STORIES: u32 = 600;
 /// Without arrivals a land comes to rest within so many rounds.
@@ -338,4 +340,17 @@ fn every_placement_of_every_story_keeps_the_laws() {
         numbers_are_unmet,
     ];
     holds(story(), STORIES, &laws);
+}
+
+// CAP-3, CAP-5, CAP-7
+#[test]
+fn law_siblings_within_a_full_parent_keep_their_bounds() {
+    let laws: [Keeps; 5] = [
+        no_gang_is_bound_in_part,
+        nodes_hold_what_they_have,
+        queues_and_quotas_keep_their_bounds,
+        the_same_objects_give_the_same_bytes,
+        who_waits_hears_why,
+    ];
+    holds(family_scene(), FAMILIES, &laws);
 }

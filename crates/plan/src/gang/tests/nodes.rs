@@ -124,7 +124,7 @@ fn a_pod_that_keeps_others_away_is_left_alone() {
     assert_eq!(world.step(), ["shy-0>a"]);
     world.gang("g", 1, 1, 1, json!({}));
     let expected =
-        "1 pods have no place beside the pods that run: 1 node(s) didn't satisfy existing pods anti-affinity rules";
+        "1 pod has no place beside the pods that run: 1 node(s) didn't satisfy existing pods anti-affinity rules";
     assert_eq!(told(&world), expected);
 }
 
@@ -218,7 +218,7 @@ fn a_numa_cell_is_large_enough_or_the_node_is_refused() {
     pod(&mut world, "p1", "2");
     assert_eq!(told(&world), "p0>a p1>a");
     pod(&mut world, "p1", "3");
-    assert!(told(&world).starts_with("1 pods have no place beside the pods that run: 1 node(s) had no NUMA cell"));
+    assert!(told(&world).starts_with("1 pod has no place beside the pods that run: 1 node(s) had no NUMA cell"));
 }
 
 // NT-1, NT-3, NT-4, NT-9

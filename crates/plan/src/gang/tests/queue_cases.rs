@@ -166,6 +166,61 @@ fn what_was_borrowed_beyond_the_deserved_is_taken_back() {
     assert_eq!(world.step().len(), 4);
 }
 
+// CAP-3, CAP-5, CAP-6: what a sibling has beyond its due keeps nobody from his, also where their parent is at its bound.
+#[test]
+fn a_sibling_gives_back_what_fills_their_parent() {
+    let deserved = |gpus_each: i64| json!({"parent": "org", "deserved": gpus(gpus_each)});
+    let bounds: [(&str, Value, Value); 2] = [
+        ("capability", json!({"deserved": gpus(24), "capability": gpus(24)}), json!({})),
+        ("guarantee", json!({"deserved": gpus(24)}), json!({"guarantee": {"resource": gpus(8)}})),
+    ];
+    for (bound, org, other) in bounds {
+        let tiers = json!([{"plugins": [{"name": "gang"}, {"name": "capacity", "enableHierarchy": true}]}]);
+        let (policy, _) = Policy::read(&json!({"actions": "enqueue, allocate, reclaim", "tiers": tiers})).unwrap();
+        let mut world = World::with(policy);
+        ["a", "b", "c", "d"].iter().for_each(|node| world.node(node, 8, json!({})));
+        world.queue("other", json!({ "spec": other }));
+        world.queue("org", json!({ "spec": org }));
+        world.queue("org-a", json!({ "spec": deserved(12) }));
+        world.queue("org-b", json!({ "spec": deserved(12) }));
+        world.gang("a", 1, 30, 1, of("org-a"));
+        assert_eq!(world.step().len(), 24, "{bound}");
+        world.now += 60;
+        world.gang("b", 10, 10, 1, of("org-b"));
+        let placement = world.place();
+        let lost = evicted(&placement);
+        assert!(lost.len() == 10 && lost.iter().all(|pod| pod.starts_with("a-")), "{bound}: {}", world.why("b"));
+        world.apply(&placement);
+        assert!(world.place().evict.is_empty(), "{bound}");
+        world.let_go();
+        let bound_pods = world.step();
+        assert!(
+            bound_pods.len() == 10 && bound_pods.iter().all(|pod| pod.starts_with("b-")),
+            "{bound}: {bound_pods:?}"
+        );
+        // Another two are what `org-b` deserves, a third would be borrowed.
+        world.gang("more", 2, 2, 1, of("org-b"));
+        world.gang("much", 3, 3, 1, of("org-b"));
+        assert_eq!(evicted(&world.place()).len(), 2, "{bound}");
+    }
+}
+
+// CAP-6: what is above a gang's minimum goes with it, so that counts too.
+#[test]
+fn a_minimum_that_nobody_counts_is_no_way_to_take_what_is_deserved() {
+    let mut world = World::new();
+    world.node("a", 3, json!({}));
+    world.queue("x", json!({"spec": {"deserved": gpus(3)}}));
+    world.queue("y", json!({"spec": {"deserved": gpus(1)}}));
+    world.group("g", 1, of("x"));
+    world.pod("g-0", "g", 0, json!({"metadata": {"annotations": {"volcano.sh/task-spec": "m"}}}));
+    world.pod("g-1", "g", 3, json!({}));
+    world.group("g", 1, json!({"spec": {"queue": "x", "minTaskMember": {"m": 1}}}));
+    assert_eq!(world.step().len(), 2);
+    world.gang("h", 1, 1, 1, of("y"));
+    assert_eq!(evicted(&world.place()), [] as [&str; 0]);
+}
+
 //
 #[test]
 fn a_queue_that_is_not_reclaimable_keeps_what_it_has() {

@@ -61,7 +61,7 @@ fn what_is_ending_is_room_to_come_and_a_node_that_is_not_ready_is_none() {
     assert_eq!(world.step(), ["old-0>a"]);
     world.change("old-0", json!({"metadata": {"deletionTimestamp": "1970-01-12T13:50:00Z"}}));
     world.gang("new", 1, 1, 1, json!({}));
-    assert_eq!(world.why("new"), "starts when 1 pods that are ending have gone, by about 13:50 UTC");
+    assert_eq!(world.why("new"), "starts when 1 pod that is ending has gone, by about 13:50 UTC");
 }
 
 // SCH-30

@@ -26,8 +26,8 @@ fn what_a_victim_leaves_beyond_its_need_is_for_the_next() {
     world.gang("one", 1, 1, 1, in_class("high"));
     let placement = world.place();
     assert_eq!(evicted(&placement), ["large-0"], "its four are enough for both");
-    assert_eq!(world.why("one"), "starts when 1 pods that are ending have gone; evicted for it: d/large");
-    assert_eq!(world.why("three"), "starts when 1 pods that are ending have gone");
+    assert_eq!(world.why("one"), "starts when 1 pod that is ending has gone; evicted for it: d/large");
+    assert_eq!(world.why("three"), "starts when 1 pod that is ending has gone");
     world.apply(&placement);
     let again = world.place();
     assert!(again.evict.is_empty() && again.nominate == placement.nominate);

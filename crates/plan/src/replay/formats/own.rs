@@ -75,7 +75,8 @@ pub fn read_table(text: &str) -> Result<Trace, Vec<Problem>> {
 }
 
 fn unknown_field(line: usize, field: &str) -> Problem {
-    let near = crate::gang::hint::nearest(field, FIELDS.into_iter());
+    let named = FIELDS.into_iter().find(|known| known.strip_suffix('s') == Some(field));
+    let near = named.or_else(|| crate::gang::hint::nearest(field, FIELDS.into_iter()));
     let meant = near.map_or_else(|| format!("a job has {}", FIELDS.join(", ")), |near| format!("did you mean {near}?"));
     Problem::at(line, field, format!("is not known; {meant}"))
 }
