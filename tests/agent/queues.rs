@@ -106,7 +106,7 @@ fn an_agent_whose_cluster_cannot_be_used_does_not_start() {
     }
 }
 
-// L-5, L-6: an agent without a limit takes all that waits; the scheduler keeps the queue's order.
+// L-6: an agent without a limit takes all that waits; the scheduler keeps the queue's order.
 #[test]
 fn the_most_important_launch_is_the_next_that_gets_a_gpu() {
     let world =

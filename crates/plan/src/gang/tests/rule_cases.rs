@@ -29,7 +29,7 @@ fn gangs_go_by_class_then_age_and_pods_by_priority_then_number() {
     assert_eq!(world.step(), ["high-0>a", "pods-3>a", "pods-1>a"]);
 }
 
-// L-5, L-6: an agent without a limit takes all that waits, so that the order of its queue is kept here.
+// L-6: an agent without a limit takes all that waits, so that the order of its queue is kept here.
 #[test]
 fn among_equals_the_launch_that_its_queue_calls_more_important_goes_first_and_evicts_nobody() {
     let mut world = World::new();

@@ -5,7 +5,7 @@ use super::collection::ArtifactType;
 use super::files::ArtifactManifest;
 use super::input::*;
 use crate::artifact::manifest::hex_of;
-use crate::artifact::{Artifact as Record, NAME_HINT, commit, expect, is_name, members, multipart, store};
+use crate::artifact::{Artifact as Record, Collection, NAME_HINT, commit, expect, is_name, members, multipart, store};
 use crate::blobs::Access;
 use crate::database::Write;
 use crate::events;
@@ -258,11 +258,7 @@ async fn create(ctx: &Context<'_>, input: &CreateArtifactInput) -> Result<Record
         caller.must(Deed::Log, known.entity_id, "the artifact")?;
         return Ok(known);
     }
-    if let Some(region) = input.storage_region.as_deref().filter(|region| !matches!(*region, "" | "default")) {
-        return Err(Fault::bad(format!(
-            "there is no storage region `{region}`; hint: leave it out, there is one store"
-        )));
-    }
+    check_region(input)?;
     let run = match &input.run_name {
         Some(name) => {
             caller.must_log(&project, name)?;
@@ -276,17 +272,7 @@ async fn create(ctx: &Context<'_>, input: &CreateArtifactInput) -> Result<Record
     let mut write = shared.database.write().await?;
     let kind = store::ensure_type(&mut write, project.id, &input.artifact_type_name, now).await?;
     let collection = store::ensure_collection(&mut write, project.id, kind, name, now).await?;
-    if collection.is_portfolio {
-        return Err(Fault::conflict(format!(
-            "`{name}` is a portfolio; hint: log the artifact elsewhere and link it here"
-        )));
-    }
-    if collection.type_id != kind {
-        return Err(Fault::conflict(format!(
-            "the collection `{name}` holds artifacts of another type than `{}`",
-            input.artifact_type_name
-        )));
-    }
+    check_collection(&collection, kind, input)?;
     if let Some(id) = input.distributed_id.as_deref()
         && let Some(known) = store::distributed(&mut write, collection.id, id).await?
     {
@@ -319,6 +305,31 @@ async fn create(ctx: &Context<'_>, input: &CreateArtifactInput) -> Result<Record
     let id = store::insert(&mut write, &new, now).await?;
     write.commit().await?;
     Ok(reload(shared, id).await?.0)
+}
+
+fn check_collection(collection: &Collection, kind: i64, input: &CreateArtifactInput) -> Result<()> {
+    let name = &collection.name;
+    if collection.is_portfolio {
+        return Err(Fault::conflict(format!(
+            "`{name}` is a portfolio; hint: log the artifact elsewhere and link it here"
+        )));
+    }
+    if collection.type_id != kind {
+        return Err(Fault::conflict(format!(
+            "the collection `{name}` holds artifacts of another type than `{}`",
+            input.artifact_type_name
+        )));
+    }
+    Ok(())
+}
+
+fn check_region(input: &CreateArtifactInput) -> Result<()> {
+    match input.storage_region.as_deref() {
+        None | Some("" | "default") => Ok(()),
+        Some(region) => {
+            Err(Fault::bad(format!("there is no storage region `{region}`; hint: leave it out, there is one store")))
+        }
+    }
 }
 
 /// The version that holds this content already: the newest one; any, when a version is logged that was read before, which
