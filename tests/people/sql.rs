@@ -13,6 +13,7 @@ const PUT_TOGETHER: &[&str] = &[
 
 /// The same for single files.
 const BY_FILE: &[(&str, &[&str])] = &[
+    ("queue/store.rs", &["{HAS_STARTED}"]),
     ("queue/limits.rs", &["{from}", "{to}", "{rows}"]),
     ("project/store.rs", &["{table}", "{own}"]),
     ("artifact/store.rs", &["{table}", "{OWN}", "{HOMES}"]),
