@@ -100,7 +100,7 @@ test("the GPU queue of the tutorial is made, refuses five GPUs, takes two, and s
   await stream(server, { run: "sd1", exitcode: 255 });
   await page
     .locator("header")
-    .getByText(/Killed|Failed|Crashed/)
+    .getByText(/Stopped/)
     .waitFor();
   await close(page);
 });

@@ -48,10 +48,11 @@ pub async fn launches(program: &Path, folder: &Path, bell: &mut Bell, quick: boo
     add("idle with everything", "CPU", share, "% of a core", ("budget", 1.0));
     add("idle with everything", "resident", resident_mb(site.up.pid)?, "MB", ("budget", 60.0));
 
-    site.make_queue("ours", &ringing(bell)).await?;
+    site.hang(bell).await?;
+    site.make_queue("ours", &ringing()).await?;
     let agent = site.our_agent(program, "ours").await?;
     let ours = site.waits("ours", bell, OURS).await?;
-    site.make_queue("theirs", &ringing(bell)).await?;
+    site.make_queue("theirs", &ringing()).await?;
     let theirs = match site.their_agent("theirs").await? {
         Some(agent) => {
             let waits = site.waits("theirs", bell, THEIRS).await;
@@ -111,11 +112,11 @@ async fn running(program: &Path, folder: &Path, count: usize, table: &mut Table)
 }
 
 /// A queue's config whose Jobs can reach the bell.
-fn ringing(bell: &Bell) -> Value {
+fn ringing() -> Value {
     let mount = json!({ "name": "bells", "mountPath": "/bells" });
     json!({ "kind": "Job", "apiVersion": "batch/v1", "spec": { "template": { "spec": {
         "containers": [{ "name": "main", "image": "${image_uri}", "volumeMounts": [mount] }], "restartPolicy": "Never",
-        "volumes": [{ "name": "bells", "hostPath": { "path": bell.folder } }] } } } })
+        "volumes": [{ "name": "bells", "persistentVolumeClaim": { "claimName": "bells" } }] } } } })
 }
 
 /// An agent's process; dropping it kills it.
@@ -164,6 +165,23 @@ struct Site {
 impl Site {
     async fn connect(&self) -> Result<Connection> {
         self.server.access.connect(Protocol::Http1).await
+    }
+
+    /// Makes the claim by which launches have the bell's folder: W&B's agent lets no queue name a folder of the machine.
+    async fn hang(&self, bell: &Bell) -> Result<()> {
+        let amount = json!({ "storage": "1Gi" });
+        let modes = json!(["ReadWriteMany"]);
+        let volume = json!({ "metadata": { "name": "bells" }, "spec": { "capacity": amount, "accessModes": modes,
+            "storageClassName": "", "hostPath": { "path": bell.folder } } });
+        let claim = json!({ "metadata": { "name": "bells" }, "spec": { "accessModes": modes, "storageClassName": "",
+            "volumeName": "bells", "resources": { "requests": amount } } });
+        let mut connection = self.up.access.connect(Protocol::Http1).await?;
+        for (path, object) in
+            [("/api/v1/persistentvolumes", volume), ("/api/v1/namespaces/default/persistentvolumeclaims", claim)]
+        {
+            connection.call(Method::POST, path, Bytes::from(object.to_string())).await?;
+        }
+        Ok(())
     }
 
     async fn make_queue(&self, name: &str, config: &Value) -> Result<()> {
