@@ -53,7 +53,7 @@ export function ItemsTable({ entity, queue, items }: Props) {
     },
     {
       title: t.status,
-      width: 2.9,
+      width: 2.7,
       by: (item) => shownState(item, isActive),
       show: (item) => <Status item={item} isActive={isActive} standing={places.get(item.id)} onTell={() => setTold(item.id)} />,
     },
@@ -72,7 +72,7 @@ export function ItemsTable({ entity, queue, items }: Props) {
     { title: t.submitted, width: 1, by: (item) => item.createdAt, show: (item) => <Ago at={item.createdAt} /> },
     {
       title: t.duration,
-      width: 0.85,
+      width: 1.05,
       isNumber: true,
       by: (item) => durationOf(item, now()),
       show: (item) => <Duration from={item.startedAt} to={item.endedAt} />,

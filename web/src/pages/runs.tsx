@@ -128,12 +128,13 @@ export function RunTable({ entity, project, runs, tools, canCompare = false }: T
     ...values.map(
       ({ title, read }): Column<RunRow> => ({
         title,
+        width: 1.15,
         isNumber: true,
         by: (run) => read(run) as number,
         show: (run) => <span className="cut">{read(run) === undefined ? "–" : brief(read(run))}</span>,
       }),
     ),
-    { title: t.author, by: (run) => run.user?.username, show: (run) => run.user?.username },
+    { title: t.author, width: 0.9, by: (run) => run.user?.username, show: (run) => run.user?.username },
     { title: t.duration, isNumber: true, show: (run) => <Duration from={run.createdAt} to={endOf(run)} /> },
     { title: t.created, by: (run) => run.createdAt, show: (run) => <Ago at={run.createdAt} /> },
   ];
