@@ -221,7 +221,11 @@ function axes({ t, axis, isCount, unit }: Look): uPlot.Axis[] {
     incrs: [...SECONDS, ...DAYS],
     values: (_, seconds, __, ___, step) => seconds.map((one) => durationText(t, one, step < 1)),
   };
-  const clock: uPlot.Axis = { space: 60, values: (_, seconds, __, ___, step) => clockTicks(t.locale, seconds, step) };
+  const clock: uPlot.Axis = {
+    // Parts of a second take more room.
+    space: (_, __, from, to) => (to - from < 8 ? 95 : 64),
+    values: (_, seconds, __, ___, step) => clockTicks(t.locale, seconds, step),
+  };
   const y = (_: uPlot, ticks: (number | null)[]) => ticks.map((tick) => (tick === null ? "" : figure(tick, unit)));
   const incrs = isCount ? WHOLE : unit === "B" ? BYTES : null;
   return [
