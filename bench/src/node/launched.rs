@@ -291,7 +291,8 @@ impl Site {
         let mut connection = self.up.access.connect(Protocol::Http1).await?;
         connection.call(Method::POST, "/api/v1/namespaces", Bytes::from(namespace)).await?;
         let mut command = Command::new(fs::canonicalize(THEIR_PROGRAM)?);
-        command.args(["launch-agent", "-q", queue, "-e", "volley", "-j", "-1"]);
+        // It writes where it stands.
+        command.args(["launch-agent", "-q", queue, "-e", "volley", "-j", "-1"]).current_dir(&home);
         self.start(command, &home, queue).await.map(Some)
     }
 }
