@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use volley_plan::node::is_terminal;
 use volley_plan::node::seen::Eviction;
 
 /// One pod that is here, or was and still has its logs here.
@@ -137,8 +138,7 @@ struct Standing {
 
 impl Standing {
     fn of(pod: &Pod, record: Option<&Record>) -> Standing {
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-        let is_told = matches!(phase, Some("Succeeded" | "Failed"));
+        let is_told = is_terminal(pod);
         let holds = |record: &Record| record.seen.is_anything_alive() || !record.granted.is_empty();
         Standing {
             is_taken: record.is_some_and(|record| record.seen.accepted_at.is_some()),
@@ -207,8 +207,7 @@ impl Feeder {
 
     async fn take_listing(&mut self, stored: &[Arc<Stored>]) {
         let mut listed = BTreeSet::new();
-        let heads = stored.iter().filter_map(|entry| serde_json::from_slice::<Head>(&entry.value).ok());
-        let here: BTreeSet<String> = heads.map(|head| head.metadata.uid).collect();
+        let here: BTreeSet<String> = stored.iter().filter_map(|entry| self.uid_here(entry)).collect();
         // First those whose objects are gone: a pod that was bound meanwhile waits for what they still hold.
         let (left, lost) = std::mem::take(&mut self.left).into_iter().partition(|(uid, _)| here.contains(uid));
         self.left = left;
@@ -226,13 +225,15 @@ impl Feeder {
         }
     }
 
+    /// The uid of a stored pod, if it is bound to this node.
+    fn uid_here(&self, stored: &Stored) -> Option<String> {
+        let head: Head = serde_json::from_slice(&stored.value).ok()?;
+        (head.spec.node == self.parts.machine.name).then_some(head.metadata.uid)
+    }
+
     /// Hands a stored pod to its worker, if it is bound to this node; its uid then.
     async fn take(&mut self, stored: &Stored) -> Option<String> {
-        let head: Head = serde_json::from_slice(&stored.value).ok()?;
-        if head.spec.node != self.parts.machine.name {
-            return None;
-        }
-        let uid = head.metadata.uid;
+        let uid = self.uid_here(stored)?;
         let pod: Pod = serde_json::from_slice(&stored.value).ok()?;
         if let Some(entry) = self.parts.pods.entry(&uid) {
             entry.is_ending.fetch_or(pod.metadata.deletion_timestamp.is_some(), Ordering::AcqRel);

@@ -29,7 +29,7 @@ use volley_plan::node::probes::{record as record_probe, spec_of};
 use volley_plan::node::seen::{
     Attempt, Exit, HookSeen, ImageSeen, ProbeKind, Pull, Running, Sandbox, Seen, State, StopSeen, Trouble, Volumes,
 };
-use volley_plan::node::{containers, events, status};
+use volley_plan::node::{containers, events, is_terminal, status};
 
 /// Plans in a row before the worker waits again; each one begins something, so it ends far earlier.
 const ROUNDS_MAX: usize = 64;
@@ -693,9 +693,7 @@ impl Worker {
 
     /// Whether the pod has ended, is cleaned up and reported: only its files are left, until its object goes.
     fn is_at_rest(&self) -> bool {
-        let is_terminal =
-            matches!(self.pod.status.as_ref().and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed"));
-        is_terminal
+        is_terminal(&self.pod)
             && self.pod.metadata.deletion_timestamp.is_none()
             && !self.is_gone
             && self.busy.is_empty()

@@ -132,7 +132,8 @@ pub(crate) fn is_host_network(pod: &Pod) -> bool {
     spec(pod).is_some_and(|spec| spec.host_network == Some(true))
 }
 
-pub(crate) fn is_terminal(pod: &Pod) -> bool {
+/// Whether its object says that it has ended.
+pub fn is_terminal(pod: &Pod) -> bool {
     matches!(stored_phase(pod), "Succeeded" | "Failed")
 }
 
