@@ -9,6 +9,7 @@ use crate::queue::items::{self, Report};
 use crate::queue::stop::{self, Verdict};
 use crate::queue::{mutation, store};
 use crate::run::{self, stream};
+use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -90,8 +91,9 @@ async fn give_up_items(shared: &Shared, since: Timestamp, now: Timestamp) -> Res
         // An agent of the item's own cluster would have taken it over long ago; others cannot.
         let is_bound = seen.site.is_some();
         let has_heirs = !is_bound && agent::store::is_queue_served(&shared.database, seen.queue_id, now).await?;
-        let Ok((mut write, item)) = mutation::lock(shared, &ids::encode("RunQueueItem", seen.id)).await else {
-            continue;
+        let (mut write, item) = match mutation::lock(shared, &ids::encode("RunQueueItem", seen.id)).await {
+            Err(fault) if fault.status == StatusCode::NOT_FOUND => continue,
+            locked => locked?,
         };
         let alone = Alone {
             state: item.life.state,

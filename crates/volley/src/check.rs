@@ -87,9 +87,7 @@ impl Check {
 pub fn warn(file: &str, text: &str) {
     let found = check::check(text, &Facts::default()).findings;
     let all: Vec<&Finding> = found.iter().filter(|finding| finding.severity != Severity::Note).collect();
-    for Finding { code, line, column, message, severity, .. } in &all {
-        eprintln!("{file}:{line}:{column}: {}[{code}]: {message}", word(*severity));
-    }
+    all.iter().for_each(|finding| eprintln!("{}", headline(file, finding)));
     if !all.is_empty() {
         eprintln!("hint: `volley check {file}` shows where and what to do, with --fix it mends what is safe");
     }
@@ -112,6 +110,10 @@ fn word(severity: Severity) -> &'static str {
     }
 }
 
+fn headline(file: &str, Finding { code, line, column, message, severity, .. }: &Finding) -> String {
+    format!("{file}:{line}:{column}: {}[{code}]: {message}", word(*severity))
+}
+
 impl Checked {
     /// What is mended is looked at again: mending one thing may have put others right, too.
     fn has_errors(&self, is_mended: bool) -> bool {
@@ -124,8 +126,8 @@ impl Checked {
 
     /// The finding, its line with a mark below the place, and what to do.
     fn told(&self, finding: &Finding) -> String {
-        let Finding { code, line, column, message, .. } = finding;
-        let mut out = format!("{}:{line}:{column}: {}[{code}]: {message}\n", self.file, word(finding.severity));
+        let Finding { line, column, .. } = finding;
+        let mut out = headline(&self.file, finding) + "\n";
         let shown = self.text.split('\n').nth(line - 1).unwrap_or_default().trim_end();
         if !shown.is_empty() {
             let number = line.to_string();

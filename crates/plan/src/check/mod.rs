@@ -18,6 +18,7 @@ mod pods;
 pub mod words;
 pub mod variants;
 
+pub use queue::KEYS as QUEUE_KEYS;
 use serde::Serialize;
 use source::{Edit, Edits, Lines};
 use std::collections::BTreeMap;

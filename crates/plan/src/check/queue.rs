@@ -3,7 +3,7 @@
 
 use super::tree::{Entry, Node};
 use super::{Facts, Raw, Severity, words};
-use crate::queue::template;
+use crate::queue::template::{self, TYPES};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -14,7 +14,6 @@ const LAUNCH_KEYS: [&str; 11] =
 /// Resources whose config is no manifest.
 const OTHERS: [&str; 8] =
     ["local", "local-container", "docker", "local-process", "sagemaker", "vertex", "gcp-vertex", "slurm"];
-const TYPES: [&str; 4] = ["string", "integer", "number", "boolean"];
 
 /// By the keys at the top.
 pub fn is_queue(keys: &[&str]) -> bool {

@@ -4,12 +4,13 @@ use super::amounts::{Amounts, add};
 use super::objects::{Gang, GangId, Group, Phase, PodId, ShapeId, State};
 use super::room::Room;
 use super::snapshot::Snapshot;
+use crate::queue::spec::PRIORITY_DEFAULT;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Of a gang that nobody says anything of.
-const PRECEDENCE_DEFAULT: u8 = 2;
+const PRECEDENCE_DEFAULT: u8 = PRIORITY_DEFAULT as u8;
 
 /// A sub-group: its policy's place in the list, and the values of its labels.
 pub type SubGroup = (usize, Vec<String>);

@@ -41,7 +41,7 @@ pub mod label {
     /// The item's key (`names::item_key`); the id itself is in an annotation, as it is no label's value.
     pub const ITEM: &str = "volley.dev/item";
     pub const ATTEMPT: &str = "volley.dev/attempt";
-    /// Where its queue said how important a launch is: 0 to 4, and 2 where nothing is said.
+    /// Where its queue said how important a launch is: 0 to 3, and 2 where nothing is said.
     pub const PRIORITY: &str = "volley.dev/priority";
     /// The agent holds the object until its end has been told to the server: what is gone was told, or never was.
     pub const FINALIZER: &str = "volley.dev/launch";

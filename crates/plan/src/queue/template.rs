@@ -14,6 +14,8 @@ use volley_api::kube::quantity::Quantity;
 use volley_api::kube::schema::Shape;
 use volley_api::kube::time::parse_duration;
 
+/// As a queue names them.
+pub const TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "quantity", "duration"];
 /// A queue with more variables than this is a mistake.
 const VARIABLES_MAX: usize = 256;
 

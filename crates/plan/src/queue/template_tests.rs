@@ -32,6 +32,13 @@ fn variables_are_read_in_order_with_their_schema_as_text() {
 }
 
 #[test]
+fn every_type_that_is_told_is_one() {
+    for name in TYPES {
+        assert!(declare(&json!({ "x": { "schema": { "type": name } } }).to_string()).is_ok(), "{name}");
+    }
+}
+
+#[test]
 fn samples_are_values_that_the_queue_would_take() {
     let text = r#"{"gpus": {"schema": {"type": "integer", "minimum": 1.5}}, "rate": {"schema": {"type": "number"}},
         "kind": {"schema": {"type": "string", "enum": ["a100", "h100"]}}, "word": {"schema": {"type": "string"}},

@@ -3,7 +3,7 @@
 use super::{Artifact, Collection, Type, members};
 use crate::args;
 use crate::blobs::Stored;
-use crate::database::{Database, Result, Row, Write};
+use crate::database::{Database, Result, Row, Value, Write, places};
 use crate::people::keys::hex;
 use jiff::Timestamp;
 
@@ -394,6 +394,15 @@ pub async fn entries(database: &Database, artifact: i64, after: &str, limit: usi
     let sql = "SELECT * FROM entries WHERE artifact_id = $1 AND name > $2 ORDER BY name LIMIT $3";
     let rows = database.all(sql, args![artifact, after, limit]).await?;
     rows.iter().map(entry).collect()
+}
+
+/// Those of these names that there are, in order.
+pub async fn entries_named(database: &Database, artifact: i64, names: &[String]) -> Result<Vec<Entry>> {
+    let places = places(2, names.len());
+    let sql = format!("SELECT * FROM entries WHERE artifact_id = $1 AND name IN ({places}) ORDER BY name");
+    let mut args = args![artifact];
+    args.extend(names.iter().map(|name| Value::from(name.as_str())));
+    database.all(sqlx::AssertSqlSafe(sql), args).await?.iter().map(entry).collect()
 }
 
 pub async fn entry_by_name(database: &Database, artifact: i64, name: &str) -> Result<Option<Entry>> {

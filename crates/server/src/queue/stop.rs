@@ -24,14 +24,12 @@ pub async fn ask(write: &mut Write, item: &Item, by: &str, now: Timestamp) -> Re
         items::set_error(write, item.id, &stopped(by)).await?;
     }
     items::settle(write, item, answer, now).await?;
-    match (end, item.run_id) {
-        (Some(_), Some(run)) => {
-            run::store::stop(write, run, now).await?;
+    if let Some(run) = item.run_id {
+        // What W&B's clients in its processes read.
+        run::store::stop(write, run, now).await?;
+        if end.is_some() {
             end_run(write, run, EXIT_STOPPED, now).await?;
         }
-        // What W&B's clients in its processes read.
-        (None, Some(run)) => run::store::stop(write, run, now).await?,
-        (_, None) => (),
     }
     let id = ids::encode("RunQueueItem", item.id);
     let body = serde_json::json!({ "queue": ids::encode("RunQueue", item.queue_id).as_str(), "by": by });

@@ -4,8 +4,8 @@ use crate::output;
 use anyhow::{Result, anyhow, bail};
 use serde_json::{Map, Value, json};
 use volley_client::people::QueueSpec;
+use volley_plan::check::QUEUE_KEYS as KEYS;
 
-const KEYS: [&str; 4] = ["resource", "config", "template_variables", "prioritization"];
 /// The difference of longer files is not looked for; all of it is shown.
 const LINES_MAX: usize = 2000;
 

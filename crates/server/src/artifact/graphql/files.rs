@@ -16,6 +16,9 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use std::collections::BTreeSet;
 
+/// So many files are asked for by name in one statement.
+const NAMES_MAX: usize = 500;
+
 #[derive(SimpleObject)]
 pub struct ArtifactManifest {
     id: ID,
@@ -59,10 +62,11 @@ pub async fn page(
     let after = after.as_deref().and_then(cursor_key).unwrap_or_default();
     let (entries, has_more, total) = match names.filter(|names| !names.is_empty()) {
         Some(names) => {
-            let mut entries = Vec::new();
             // In the order of their names, as pages go on behind one.
-            for name in names.iter().collect::<BTreeSet<_>>() {
-                entries.extend(store::entry_by_name(&shared.database, artifact.id, name).await?);
+            let names: Vec<String> = names.into_iter().collect::<BTreeSet<_>>().into_iter().collect();
+            let mut entries = Vec::new();
+            for some in names.chunks(NAMES_MAX) {
+                entries.extend(store::entries_named(&shared.database, artifact.id, some).await?);
             }
             let total = entries.len();
             entries.retain(|entry| entry.name > after);
