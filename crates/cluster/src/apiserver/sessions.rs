@@ -16,13 +16,14 @@ use crate::streams::logs::reader::{self, LogReader};
 use crate::streams::session::run_exec;
 use crate::streams::upgrade::{Agreed, CommandOptions, Purpose, agree, forward_ports};
 use crate::streams::{StreamError, Transport};
-use futures::StreamExt;
+use futures::{StreamExt, stream};
 use serde_json::Value;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use volley_api::kube::status::ApiError;
 use volley_api::kube::text;
+use volley_plan::node::pretended_nodes::is_pretended;
 
 impl ApiServer {
     /// Sets the node, once; who asks before is told that nothing runs yet.
@@ -42,9 +43,24 @@ impl ApiServer {
         if text(&pod, "spec.nodeName").is_empty() {
             return Ok(answer::text(200, ""));
         }
-        let Some(node) = self.node_of(&pod) else { return Err(not_started(name, &call.path.name)) };
+        let node = self.node_of(&pod);
+        if node.is_none() && !self.is_on_pretended_node(&pod) {
+            return Err(not_started(name, &call.path.name));
+        }
         let run = container::log_run(&pod, name, options.previous)?;
         let place = place(&pod, name);
+        let Some(node) = node else {
+            // What runs without a process says nothing, and ends when its status says so.
+            let ended = CancellationToken::new();
+            let end = self.end_of_run(call, place, run, ended);
+            let silence = stream::once(async move {
+                if options.follow {
+                    end.await
+                }
+            })
+            .filter_map(|()| async { None });
+            return Ok(answer::text_stream(silence));
+        };
         let missing = || ApiError::bad_request(format!("unable to retrieve container logs for {}", run.id));
         let path = node.log(&place, run.attempt).ok_or_else(missing)?;
         let read = options.read(call.now);
@@ -153,6 +169,11 @@ impl ApiServer {
     /// The node, if the pod is on it.
     fn node_of(&self, pod: &Value) -> Option<Arc<dyn NodeDoor>> {
         self.node.get().filter(|node| text(pod, "spec.nodeName") == node.name()).cloned()
+    }
+
+    fn is_on_pretended_node(&self, pod: &Value) -> bool {
+        let node = self.local("sessions").get("", "nodes", "", text(pod, "spec.nodeName"));
+        node.is_some_and(|node| is_pretended(&node))
     }
 
     fn node_for(&self, pod: &Value) -> Result<Arc<dyn NodeDoor>, ApiError> {

@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 use volley_api::kube::status::ApiError;
 use volley_api::kube::text;
 use volley_plan::node::machine::LEASE_NAMESPACE;
-use volley_plan::node::pretended_nodes::{Groups, PRETEND, renewed};
+use volley_plan::node::pretended_nodes::{Groups, is_pretended, renewed};
 use volley_plan::node::pretended_pods::{live, recall};
 use volley_plan::node::seen::Seen;
 use volley_plan::node::status::HostFacts;
@@ -67,10 +67,6 @@ async fn until(stop: CancellationToken, work: impl Future<Output = ()>) {
         () = stop.cancelled() => {}
         () = work => {}
     }
-}
-
-fn is_pretended(node: &Value) -> bool {
-    node["metadata"]["labels"][PRETEND] == "true"
 }
 
 fn addresses(node: &Value) -> Vec<String> {

@@ -3,7 +3,7 @@
 //! They keep new pods away; taints with other keys or effects are their owners' business.
 
 use super::{Action, Plan, Target};
-use crate::node::pretended_nodes::PRETEND;
+use crate::node::pretended_nodes::is_pretended;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use volley_api::kube::{at, text, time};
@@ -25,7 +25,7 @@ const TAINTS: &[(&str, &str, &str)] = &[
 /// Marks a node that has just been made: nothing is known about it yet.
 pub fn taint_new(node: &mut Value) {
     // A pretended node is ready from the start; thousands of them would each be written once more.
-    if node["metadata"]["labels"][PRETEND] == "true" {
+    if is_pretended(node) {
         return;
     }
     let mut taints = list(node, "spec.taints");
@@ -113,7 +113,7 @@ mod tests {
         check(new.clone(), ready("Unknown"), &["own", "node.kubernetes.io/unreachable"]);
         new["spec"]["unschedulable"] = true.into();
         check(new, ready("True"), &["own", UNSCHEDULABLE]);
-        let mut pretended = json!({"metadata": {"name": "n", "labels": {PRETEND: "true"}}, "spec": {}});
+        let mut pretended = json!({"metadata": {"name": "n", "labels": {"volley.dev/pretend": "true"}}, "spec": {}});
         taint_new(&mut pretended);
         check(pretended, ready("True"), &[]);
     }

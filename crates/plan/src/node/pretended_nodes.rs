@@ -12,7 +12,7 @@ use volley_api::kube::quantity::Quantity;
 use volley_api::kube::{text, time};
 
 /// By this label pretended nodes are known, and found again after a restart.
-pub const PRETEND: &str = "volley.dev/pretend";
+const PRETEND: &str = "volley.dev/pretend";
 pub const GPU: &str = "nvidia.com/gpu";
 /// More than any cluster has; a typing error must not fill the memory.
 const NODES_MAX: usize = 100_000;
@@ -26,6 +26,10 @@ const RENEW_S_MIN: i64 = 10;
 const DEFAULTS: [(&str, &str); 4] = [("cpu", "96"), ("memory", "1Ti"), ("ephemeral-storage", "1Ti"), ("pods", "110")];
 const WANTED: &str = "want COUNTxGPUSgpu and then what each has, such as \
                       100x8gpu,cpu=64,memory=256Gi,label.zone=a,taint.dedicated=ml:NoSchedule";
+
+pub fn is_pretended(node: &Value) -> bool {
+    node["metadata"]["labels"][PRETEND] == "true"
+}
 
 /// Nodes that are alike.
 #[derive(Debug, Clone, PartialEq, Eq)]

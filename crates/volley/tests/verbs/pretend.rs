@@ -39,6 +39,12 @@ fn pods_on_pretended_nodes_run_for_their_time_and_real_ones_beside_them() {
     world.until(&["pod", "brief"], |pod| phase(pod) == "Succeeded");
     let failed = world.until(&["pod", "fails"], |pod| phase(pod) == "Failed");
     assert_eq!(failed["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"], 7);
+    // What has no process says nothing, for as long as it runs.
+    world.apply(&pretend_pod("silent", 8, &json!({RUN_SECONDS: "2"})));
+    world.until(&["pod", "silent"], |pod| phase(pod) == "Running");
+    assert_eq!(world.kubectl(&["logs", "-f", "silent"]), "");
+    assert_eq!(phase(&world.get(&["pod", "silent"])), "Succeeded");
+    assert_eq!(world.kubectl(&["logs", "stays"]), "");
 
     let mut real = pod("real", "echo here");
     real["spec"]["nodeSelector"] = json!({"node-role.kubernetes.io/control-plane": ""});
