@@ -303,6 +303,20 @@ pub fn pick_for(
     })
 }
 
+/// Puts one pod above the minimum, if there is a node for one.
+pub fn put_one_more(room: &mut Room, ask: &Ask, terms: &Terms) -> bool {
+    let snapshot = room.snapshot;
+    let mut failed = BTreeSet::new();
+    ask.pods.iter().any(|pod| {
+        let shape = snapshot.pods[*pod].shape;
+        let request = &snapshot.shapes[shape].request;
+        let may = failed.insert(shape) && terms.ledger.shortage_for_more(ask.queue, request, terms.freed).is_none();
+        let groups = node_groups(terms.ledger, room, ask.queue);
+        let found = if may { pick_for(room, ask, *pod, groups, Scope::default(), terms.domains) } else { None };
+        found.inspect(|position| room.put(*pod, *position)).is_some()
+    })
+}
+
 /// Why a pod found no node.
 pub fn no_node(room: &mut Room, pod: PodId, queue: Option<(u32, &Queue)>, placed: usize) -> Blocked {
     beside(room, pod, queue).map_or(Blocked::Node(pod, placed), |found| Blocked::Beside(pod, found))

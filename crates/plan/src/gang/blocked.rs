@@ -1,7 +1,7 @@
 //! A gang that found no room: what is kept, what leaves, whom it may evict, and what is kept for it.
 
 use super::amounts::{Amounts, add, take};
-use super::attempt::{Blocked, Scope, Terms, attempt, node_groups, pick_for};
+use super::attempt::{Blocked, Scope, Terms, attempt, node_groups, pick_for, put_one_more};
 use super::kin::Kin;
 use super::objects::{Key, PodId};
 use super::queues::Shortage;
@@ -40,7 +40,7 @@ impl<'a> Round<'a> {
             let shortage = shortage.clone();
             let ways = self.ways_in_queue(at, &shortage);
             if !ways.iter().any(|cause| self.make_room(at, *cause)) {
-                self.unserved.push(at);
+                self.leave_unserved(at);
                 let on = self.reason(at, &blocked);
                 self.wait(at, on);
                 self.keep_in_queue(at, &shortage.queue);
@@ -55,7 +55,7 @@ impl<'a> Round<'a> {
         if self.is_among_first(at) && ways.into_iter().any(|cause| self.make_room(at, cause)) {
             return;
         }
-        self.unserved.push(at);
+        self.leave_unserved(at);
         let on = self.reason(at, &blocked);
         let is_head = !self.has_head && self.fits_ever(at);
         let when = if is_head { self.reserve(at) } else { None };
@@ -106,6 +106,10 @@ impl<'a> Round<'a> {
             self.heads.insert(number);
             self.kept.entry(number).or_insert_with(|| self.asks[at].gang.key.clone());
             add(&mut self.ledger.accounts[number].held, &need);
+            let level = self.ledger.line(self.asks[at].queue).iter().position(|above| *above == number);
+            if let Some((kept, level)) = self.due_unserved.get_mut(&at).zip(level) {
+                add(&mut kept[level], &need);
+            }
             self.generation += 1;
         }
     }
@@ -180,7 +184,9 @@ impl<'a> Round<'a> {
         (kin, places): (&Kin, &[(PodId, usize)]),
         seek: impl FnOnce(&mut Room<'a>, trial::Fits<'_, 'a>) -> T,
     ) -> T {
-        let given = self.given_back(kin);
+        let mut given = self.given_back(kin);
+        let kept = self.due_unserved.get(&at).into_iter().flatten();
+        given.iter_mut().zip(kept).for_each(|(given, kept)| add(given, kept));
         let Round { room, asks, ledger, domains, .. } = self;
         let ask = &asks[at];
         let mut fits = |room: &mut Room<'a>, freed: &[Amounts]| {
@@ -188,7 +194,8 @@ impl<'a> Round<'a> {
             freed.iter_mut().zip(&given).for_each(|(freed, given)| add(freed, given));
             let terms = Terms { ledger, domains, freed: &freed, looks_max: LOOKS_FEW };
             let start = room.steps.len();
-            let is_placed = attempt(room, ask, &terms).is_ok();
+            let is_placed =
+                if ask.is_ready() { put_one_more(room, ask, &terms) } else { attempt(room, ask, &terms).is_ok() };
             let is_there = |(pod, place): &(PodId, usize)| room.position_of(*pod).is_none_or(|at| at == *place);
             let fits = is_placed && places.iter().all(is_there);
             if !fits {
@@ -209,8 +216,7 @@ impl<'a> Round<'a> {
     }
 
     fn kin(&self, at: usize) -> Kin {
-        let ask = &self.asks[at];
-        Kin::new(&self.ledger, ask.queue, &ask.missing(self.snapshot).1)
+        Kin::new(&self.ledger, self.asks[at].queue, &self.next_wish(at))
     }
 
     /// What a gang's queue and those above it get back from pods whose room is promised to others.
@@ -258,7 +264,12 @@ impl<'a> Round<'a> {
         }
         let promises = self.promises();
         self.lift_promises(-1);
-        let found = self.seek_room(at, cause, &promises);
+        let mut found = self.seek_room(at, cause, &promises);
+        if let Some((units, trial)) = found.as_ref().filter(|_| cause == Some(Cause::Preempt))
+            && self.would_go_to_others(at, units, (&trial.units, &promises))
+        {
+            found = None;
+        }
         self.lift_promises(1);
         let Some((units, trial)) = found else { return false };
         let shared = self.shared(at, &trial, &promises);
@@ -307,6 +318,27 @@ impl<'a> Round<'a> {
             }
         }
         None
+    }
+
+    /// Whether a queue that has not what it deserves would have what the units leave, before one that borrows.
+    fn would_go_to_others(&mut self, at: usize, units: &[Unit], (chosen, promises): (&[usize], &[Promise])) -> bool {
+        let own = self.asks[at].queue;
+        if !self.ledger.accounts[own].queue.is_reclaimable || !self.borrows(at) {
+            return false;
+        }
+        let is_others = |other: &usize| self.asks[*other].queue != own;
+        let others: Vec<usize> = self.due_unserved.keys().copied().filter(is_others).take(TRIED_MAX).collect();
+        others.into_iter().any(|other| {
+            let kin = self.kin(other);
+            let options = Options { units, kin: &kin, promises };
+            // It would have what is kept for it, too.
+            let is_its = |kept: &&Reservation| kept.ask == other && kept.promise.is_none();
+            let kept: Vec<Hold> = self.reservations.iter().filter(is_its).flat_map(|kept| kept.holds.clone()).collect();
+            self.room.hold(&kept, -1);
+            let fits = self.with_fit(other, (&kin, &[]), |room, fits| trial::is_enough(room, &options, chosen, fits));
+            self.room.hold(&kept, 1);
+            fits
+        })
     }
 
     /// Pods that go for others and of whose room the gang gets a part.
@@ -447,6 +479,7 @@ impl<'a> Round<'a> {
         let (gang, queue) = (self.asks[at].gang.key.clone(), self.asks[at].queue);
         let (_, need) = self.asks[at].missing(self.snapshot);
         self.ledger.enter(queue, |account| &mut account.held, &need);
+        self.due_unserved.get_mut(&at).into_iter().flatten().for_each(|kept| add(kept, &need));
         for number in self.ledger.line(queue) {
             self.kept.entry(number).or_insert_with(|| gang.clone());
         }

@@ -275,8 +275,8 @@ impl<'a> Ledger<'a> {
     }
 
     /// The same for what is not a gang's minimum: it never goes beyond the fair share.
-    pub fn shortage_for_more(&self, queue: usize, more: &[i64]) -> Option<Shortage> {
-        self.shortage_of(queue, more, &[], false)
+    pub fn shortage_for_more(&self, queue: usize, more: &[i64], freed: &[Amounts]) -> Option<Shortage> {
+        self.shortage_of(queue, more, freed, false)
     }
 
     fn shortage_of(&self, queue: usize, more: &[i64], freed: &[Amounts], may_exceed: bool) -> Option<Shortage> {

@@ -64,6 +64,8 @@ pub struct Round<'a> {
     pub evicted: BTreeMap<GangId, Key>,
     /// Gangs for which nobody makes room: what is freed would go to the more important of them first.
     pub unserved: Vec<usize>,
+    /// Of those, the ones that would not borrow, and what their queues and those above keep for them already.
+    pub due_unserved: BTreeMap<usize, Vec<Amounts>>,
     /// Room is kept for the first gang that waits.
     pub has_head: bool,
     pub lost: Vec<(usize, Amounts)>,
@@ -114,6 +116,7 @@ impl<'a> Round<'a> {
             told: BTreeSet::new(),
             evicted: BTreeMap::new(),
             unserved: Vec::new(),
+            due_unserved: BTreeMap::new(),
             has_head: false,
             lost: Vec::new(),
             evicting: BTreeMap::new(),
@@ -332,6 +335,7 @@ impl<'a> Round<'a> {
         self.heads.clear();
         self.evicted.clear();
         self.unserved.clear();
+        self.due_unserved.clear();
         self.has_head = false;
         self.claimed.clear();
         self.tried.clear();
@@ -374,16 +378,16 @@ impl<'a> Round<'a> {
             let outranks = |other: &Ask| other.queue == self.asks[at].queue && other.priority > self.asks[at].priority;
             let mut ahead: Vec<usize> = again.extract_if(.., |other| outranks(&self.asks[*other])).collect();
             let is_reclaimable = self.ledger.accounts[self.asks[at].queue].queue.is_reclaimable;
-            let borrows = ahead.iter().chain([&at]).any(|at| is_reclaimable && self.borrows(*at));
-            if borrows && !may_borrow {
+            let waits = |round: &Round, at: usize| !may_borrow && is_reclaimable && round.borrows(at);
+            if ahead.iter().chain([&at]).any(|at| waits(self, *at)) {
                 again.append(&mut ahead);
                 again.push(at);
                 continue;
             }
             ahead.sort_by_cached_key(|other| self.rank(*other));
             ahead.into_iter().for_each(|other| self.turn(other));
-            // A more important one has just had it evicted.
-            if self.evicted.contains_key(&self.asks[at].id) {
+            // A more important one has just had it evicted, or has taken what it would not have had to borrow.
+            if self.evicted.contains_key(&self.asks[at].id) || waits(self, at) {
                 again.push(at);
                 continue;
             }
@@ -404,14 +408,25 @@ impl<'a> Round<'a> {
 
     /// Whether the gang's queue waits until all others have what they deserve: what it borrowed before them would be
     /// taken back at once.
-    fn borrows(&self, at: usize) -> bool {
+    pub fn borrows(&self, at: usize) -> bool {
         if !self.ledger.is_capacity {
             return false;
         }
+        !self.ledger.stays_within(self.asks[at].queue, &self.next_wish(at))
+    }
+
+    pub fn leave_unserved(&mut self, at: usize) {
+        self.unserved.push(at);
+        if self.ledger.is_capacity && self.asks[at].is_in && !self.borrows(at) {
+            self.due_unserved.insert(at, vec![Amounts::new(); self.ledger.line(self.asks[at].queue).len()]);
+        }
+    }
+
+    /// What the gang asks for in its turn: its minimum, then a pod at a time.
+    pub fn next_wish(&self, at: usize) -> Amounts {
         let ask = &self.asks[at];
         let first = || ask.pods.first().map(|pod| &self.snapshot.shapes[self.snapshot.pods[*pod].shape].request);
-        let more = if ask.is_ready() { first().cloned().unwrap_or_default() } else { ask.missing(self.snapshot).1 };
-        !self.ledger.stays_within(ask.queue, &more)
+        if ask.is_ready() { first().cloned().unwrap_or_default() } else { ask.missing(self.snapshot).1 }
     }
 
     /// The whole queue: nobody overtakes its first gang.
@@ -485,7 +500,7 @@ impl<'a> Round<'a> {
             return true;
         }
         if let Some(on) = self.admit(at) {
-            self.unserved.push(at);
+            self.leave_unserved(at);
             self.wait(at, on);
             return false;
         }
@@ -562,7 +577,7 @@ impl<'a> Round<'a> {
                 continue;
             }
             let request = &self.snapshot.shapes[shape].request;
-            let shortage = self.ledger.shortage_for_more(self.asks[at].queue, request);
+            let shortage = self.ledger.shortage_for_more(self.asks[at].queue, request, &[]);
             let found = if shortage.is_none() { self.pick(at, pod) } else { None };
             if let Some(position) = found {
                 self.room.put(pod, position);
@@ -574,7 +589,7 @@ impl<'a> Round<'a> {
             first.get_or_insert_with(|| shortage.map_or_else(|| no_node(room, pod, groups, 0), Blocked::Queue));
         }
         if let Some(blocked) = first {
-            self.unserved.push(at);
+            self.leave_unserved(at);
             let on = self.reason(at, &blocked);
             self.wait(at, on);
         }

@@ -159,6 +159,14 @@ pub fn needed<'a>(room: &mut Room<'a>, options: &Options, count: usize, fits: Fi
     settle(room, options, chosen, fits)
 }
 
+/// Whether the gang fits without the chosen units. The room is as before.
+pub fn is_enough<'a>(room: &mut Room<'a>, options: &Options, chosen: &[usize], fits: Fits<'_, 'a>) -> bool {
+    let start = room.steps.len();
+    let is_enough = options.fits_without(room, chosen, fits);
+    room.undo_to(start);
+    is_enough
+}
+
 /// Puts the gang where it would be, notes what that keeps from others, and leaves the room as before.
 pub fn settle<'a>(room: &mut Room<'a>, options: &Options, chosen: Vec<usize>, fits: Fits<'_, 'a>) -> Option<Trial> {
     let start = room.steps.len();
