@@ -134,11 +134,21 @@ fn an_agent_hears_of_the_queues_that_it_says_it_serves() {
         let path = format!("PUT /api/v1/agents/{}/queues", desk.agent);
         let heard = || desk.rest(&format!("GET /api/v1/agents/{}/items", desk.agent), json!({}));
         assert!(desk.item(&id)["reason"].as_str().is_some_and(|why| why.starts_with("it is the next")));
+        // The list says the same, of each.
+        desk.push(1);
+        let waits = || -> Vec<String> {
+            let listed = desk.rest("GET /api/v1/items", json!({}));
+            let of_queue = listed.as_array().expect("items").iter().filter(|item| item["queue"] == "work");
+            of_queue.map(|item| text(&item["waiting"])).collect()
+        };
+        let next = "it is the next of queue work, and waits for an agent to have room";
+        assert_eq!(waits(), [next, "1 before it in queue work"]);
         desk.rest(&path, json!({ "queues": [] }));
         assert_eq!(heard(), json!([]));
         assert!(desk.item(&id)["reason"].as_str().is_some_and(|why| why.starts_with("no agent serves queue work")));
+        assert!(waits()[0].starts_with("no agent serves queue work"));
         desk.rest(&path, json!({ "queues": [desk.queue()] }));
-        assert_eq!(heard().as_array().map(Vec::len), Some(1));
+        assert_eq!(heard().as_array().map(Vec::len), Some(2));
         let missing = send(
             &desk.world.running,
             &desk.world.olga,

@@ -5,6 +5,7 @@ use crate::database::{Database, Result};
 use crate::{agent, args, ids};
 use async_graphql::{ID, SimpleObject};
 use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
 use volley_plan::queue::wait;
 
 /// Starts that say how fast a queue goes; older ones say less.
@@ -91,4 +92,16 @@ pub async fn places(
     };
     let waiting = items::waiting(database, queue.id, limit).await?;
     Ok((0..).zip(waiting).map(place).collect())
+}
+
+/// Why each of those waits, by its number.
+pub async fn reasons(
+    database: &Database,
+    queue: &Queue,
+    limit: usize,
+    now: Timestamp,
+) -> Result<BTreeMap<i64, String>> {
+    let line = Line::read(database, queue, now).await?;
+    let waiting = items::waiting(database, queue.id, limit).await?;
+    Ok((0..).zip(waiting).map(|(before, (id, noted))| (id, line.reason(before, noted.as_deref()))).collect())
 }

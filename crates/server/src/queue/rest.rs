@@ -1,9 +1,8 @@
 //! Who may use a queue, and what it was before: W&B's schema has no words for either.
 
 use super::items::{self, Item};
-use super::{Queue, expect, store, told};
+use super::{Queue, expect, line, store, told};
 use crate::Shared;
-use crate::agent;
 use crate::events::audit;
 use crate::fault::{Fault, Result};
 use crate::graphql::scalars::date_text;
@@ -20,7 +19,6 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use volley_plan::people::{Deed, Role, UserId};
 use volley_plan::queue::item::{End, State as ItemState};
-use volley_plan::queue::wait::{Facts, reason};
 
 const LIMIT_DEFAULT: usize = 20;
 const LIMIT_ITEMS: usize = 200;
@@ -158,10 +156,12 @@ pub async fn items(
                     None => items::listed(&shared.database, queue.id, wanted.all, limit).await?,
                 };
                 let waits = found.iter().any(|item| item.life.shown(now) == ItemState::Pending);
-                let is_served = !waits || agent::store::is_queue_served(&shared.database, queue.id, now).await?;
-                let facts = Facts { queue: &queue.name, before: 0, is_served, held: 0, running_max: None, noted: None };
-                let unserved = (!is_served).then(|| reason(&facts));
-                told.extend(found.into_iter().map(|item| of_item(&entity.name, &queue, item, unserved.as_deref())));
+                let mut reasons = match waits {
+                    true => line::reasons(&shared.database, &queue, LIMIT_MAX, now).await?,
+                    false => BTreeMap::new(),
+                };
+                let told_of = |item: Item| of_item(&entity.name, &queue, reasons.remove(&item.id), item);
+                told.extend(found.into_iter().map(told_of));
             }
         }
     }
@@ -178,10 +178,10 @@ fn last_part(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// `unserved` is why it waits where no agent serves the queue, unless there is more to say.
-fn of_item(entity: &str, queue: &Queue, item: Item, unserved: Option<&str>) -> Value {
+/// `reason` is why it waits in its queue; what waits on a cluster has noted why.
+fn of_item(entity: &str, queue: &Queue, reason: Option<String>, item: Item) -> Value {
     let state = item.life.shown(Timestamp::now());
-    let waiting = item.waiting.clone().or_else(|| unserved.filter(|_| state == ItemState::Pending).map(str::to_owned));
+    let waiting = reason.or_else(|| item.waiting.clone());
     let run = told::run_of(&item, entity).map(|(entity, project, run)| format!("{entity}/{project}/{run}"));
     json!({
         "id": ids::encode("RunQueueItem", item.id).as_str(),
