@@ -163,6 +163,42 @@ test("a limit that is no number is refused beside its field, and a variable of a
   await close(page);
 });
 
+test("an edit leaves the limits and choices of every type of variable as they were, and old text of the preview is marked", async () => {
+  const schemas = {
+    gpus: { type: "integer", enum: [1, 2, 4], default: 2 },
+    memory: { type: "quantity", minimum: 1024, maximum: 8589934592, default: "4Gi" },
+    patience: { type: "duration", maximum: 3600, enum: ["90s", "1h"] },
+    share: { type: "number", minimum: 0.25 },
+    zone: { type: "string", enum: ["a", "b"] },
+  };
+  const variables = Object.fromEntries(Object.entries(schemas).map(([name, schema]) => [name, { schema }]));
+  const annotations = Object.fromEntries(Object.keys(schemas).map((name) => [name, `{{${name}}}`]));
+  await makeQueue(server, { name: "typed", config: { metadata: { annotations } }, variables });
+  const page = await open(browser, server);
+  await signIn(page, server, server.key, "/launch/alice/typed/config");
+  await page.getByRole("button", { name: "Edit config" }).click();
+  const drawer = page.getByRole("dialog");
+  await preview(drawer).getByText("4Gi").waitFor();
+  await drawer.getByRole("group", { name: "{{gpus}}" }).getByLabel("Options").fill("1, 2, four");
+  await drawer.getByText("This is not a number", { exact: true }).waitFor();
+  await drawer.getByText("this is how it was before").waitFor();
+  await drawer.getByRole("group", { name: "{{gpus}}" }).getByLabel("Options").fill("1, 2, 4");
+  await drawer.getByText("this is how it was before").waitFor({ state: "detached" });
+  await drawer.getByRole("group", { name: "{{memory}}" }).getByLabel("Description").fill("of each rank");
+  await drawer.getByRole("button", { name: "Save config" }).click();
+  await drawer.waitFor({ state: "detached" });
+  const asked = `{ project(name: "model-registry", entityName: "alice") { runQueue(name: "typed")
+    { defaultResourceConfig { templateVariables { name schema } } } } }`;
+  const told = (await server.graphql(asked)).project.runQueue.defaultResourceConfig.templateVariables;
+  assert.deepEqual(Object.fromEntries(told.map(({ name, schema }) => [name, JSON.parse(schema)])), schemas);
+  // An amount is judged by the server, and not taken for a number that is none.
+  await page.goto(`${server.url}/launch/alice/typed?open=launch&queue=typed`);
+  await page.getByLabel("memory", { exact: true }).fill("2Gi");
+  await page.getByLabel("patience", { exact: true }).selectOption("90s");
+  assert.equal(await page.getByText("The queue does not allow this value").count(), 0);
+  await close(page);
+});
+
 test("what was written of a config is kept until it is saved, and not overwritten unasked", async () => {
   const variables = { n: { schema: { type: "integer", maximum: 4 } } };
   await makeQueue(server, { name: "kept", config: { spec: { parallelism: "{{n}}" } }, variables });

@@ -1,5 +1,7 @@
 // What the page reckons by itself: words, variables, forms, order, charts' figures. No browser, no server.
 import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { openSource } from "./source.mjs";
 
@@ -202,4 +204,14 @@ test("a run keeps its colour where others have nothing to show, and a label wher
   ];
   const [line] = linesByKey(answers, ["loss"], "_step").get("loss");
   assert.deepEqual([line.label, line.colour], ["two", 1]);
+});
+
+test("readers of every language are told what each finding of the checker is about", async () => {
+  const folder = join(import.meta.dirname, "../../crates/plan/src/check");
+  const files = readdirSync(folder).filter((name) => name.endsWith(".rs"));
+  const found = files.flatMap((name) => readFileSync(join(folder, name), "utf8").match(/"G-\d\d"/g) ?? []);
+  const codes = [...new Set(found.map((code) => JSON.parse(code)))].sort();
+  assert.ok(codes.length > 25, String(codes));
+  const { koRules, zhRules } = await source.load("text/rules.ts");
+  for (const rules of [koRules, zhRules]) assert.deepEqual(Object.keys(rules), codes);
 });

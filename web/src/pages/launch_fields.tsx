@@ -8,7 +8,7 @@ import { Segmented, SelectField, TextField } from "../parts/form";
 import { useText } from "../text";
 import type { LaunchForm } from "./launch_form";
 import { useJob } from "./launch_inputs";
-import { innerConfig, numberIn, type Schema } from "./queue_data";
+import { innerConfig, isNumeric, numberIn, type Schema } from "./queue_data";
 import { projectsOf } from "./sidebar";
 
 export function What({
@@ -120,7 +120,7 @@ export function Value({
   }
   const number = numberIn(shown);
   const isWrong =
-    schema.type !== "string" &&
+    isNumeric(schema) &&
     shown !== "" &&
     (number === null ||
       (schema.type === "integer" && !Number.isInteger(number)) ||
@@ -131,7 +131,7 @@ export function Value({
       label={name}
       hint={hint}
       error={isWrong ? t.notAllowed : undefined}
-      inputMode={schema.type === "string" ? "text" : "decimal"}
+      inputMode={isNumeric(schema) ? "decimal" : "text"}
       value={shown}
       placeholder={placeholder}
       required={isRequired && placeholder === ""}

@@ -32,6 +32,11 @@ export function Preview({ wanted, hint }: { wanted: object | null; hint?: string
           ))}
         </ul>
       )}
+      {!error && text && wanted === null && (
+        <p className="verdict" role="status">
+          <Icon name="alert" /> {t.previewOld}
+        </p>
+      )}
       {!error && text && <Editor label={t.preview} value={text} />}
       {!error && data && data.notes.length > 0 && (
         <ul className="notes">

@@ -74,14 +74,19 @@ export function shownState(item: Item, hasAgent: boolean): string {
   return item.state === "LEASED" || item.state === "CLAIMED" ? "pending" : item.state.toLowerCase();
 }
 
+export const VARIABLE_TYPES = ["string", "integer", "number", "boolean", "quantity", "duration"] as const;
+export type VariableType = (typeof VARIABLE_TYPES)[number];
 export type Schema = {
-  type: "string" | "integer" | "number" | "boolean";
+  type: VariableType;
   minimum?: number;
   maximum?: number;
   enum?: unknown[];
   default?: unknown;
 };
 export const schemaOf = (variable: Variable): Schema => JSON.parse(variable.schema);
+
+/** Whether its values are numbers; amounts such as 4Gi and 90s are texts. */
+export const isNumeric = ({ type }: { type: VariableType }): boolean => type === "integer" || type === "number";
 
 /** The number that somebody typed, in digits of any width; null where it is none. */
 export function numberIn(text: string): number | null {
@@ -92,7 +97,7 @@ export function numberIn(text: string): number | null {
 
 /** What somebody typed for a variable, as the type that it should have; what does not fit is sent as it is, to be told why not. */
 export function typed(text: string, schema: Schema): unknown {
-  if (schema.type === "integer" || schema.type === "number") return numberIn(text) ?? text;
+  if (isNumeric(schema)) return numberIn(text) ?? text;
   return schema.type === "boolean" ? text === "true" : text;
 }
 

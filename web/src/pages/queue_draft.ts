@@ -3,7 +3,7 @@ import type { QueueRow, Variable } from "../api/generated";
 import { toObject, toText, variablesIn } from "../documents";
 import type { Language } from "../parts/editor";
 import type { Text } from "../text";
-import { innerConfig, numberIn, type Schema, schemaOf } from "./queue_data";
+import { innerConfig, isNumeric, numberIn, type Schema, schemaOf } from "./queue_data";
 import { NEW_VARIABLE, type VariableDraft } from "./templates";
 
 export type ConfigForm = { text: string; language: Language; variables: Record<string, VariableDraft> };
@@ -25,13 +25,19 @@ export const draftOf = (variable: Variable): VariableDraft => {
   };
 };
 
-export const isNumeric = ({ type }: VariableDraft): boolean => type === "integer" || type === "number";
+/** Limits of an amount are numbers, too: of bytes or cores, and of seconds. */
+export const hasLimits = ({ type }: VariableDraft): boolean => type !== "string" && type !== "boolean";
 
-const NUMBERS = ["minimum", "maximum", "default"] as const;
+const listed = (text: string): string[] => (text.trim() === "" ? [] : text.split(",").map((one) => one.trim()));
+const isWrong = (text: string): boolean => text.trim() !== "" && numberIn(text) === null;
 
 /** Where a number should be and none is. An empty field sets no limit. */
-export const wrongNumbers = (draft: VariableDraft): (typeof NUMBERS)[number][] =>
-  isNumeric(draft) ? NUMBERS.filter((name) => draft[name].trim() !== "" && numberIn(draft[name]) === null) : [];
+export function wrongNumbers(draft: VariableDraft): ("minimum" | "maximum" | "options" | "default")[] {
+  const limits = (["minimum", "maximum"] as const).filter((name) => hasLimits(draft) && isWrong(draft[name]));
+  if (!isNumeric(draft)) return limits;
+  const isListWrong = listed(draft.options).some((option) => numberIn(option) === null);
+  return [...limits, ...(isListWrong ? ["options" as const] : []), ...(isWrong(draft.default) ? ["default" as const] : [])];
+}
 
 type Declared = { schema: Schema; description?: string | null };
 /** All that is set of a queue. */
@@ -50,11 +56,11 @@ type Obstacle = "unreadable" | "wrongNumber";
 
 function declared(draft: VariableDraft): Declared {
   const schema: Schema = { type: draft.type };
-  const [minimum, maximum] = isNumeric(draft) ? [numberIn(draft.minimum), numberIn(draft.maximum)] : [null, null];
+  const [minimum, maximum] = hasLimits(draft) ? [numberIn(draft.minimum), numberIn(draft.maximum)] : [null, null];
   if (minimum !== null) schema.minimum = minimum;
   if (maximum !== null) schema.maximum = maximum;
-  if (draft.type === "string" && draft.options.trim() !== "")
-    schema.enum = draft.options.split(",").map((option) => option.trim());
+  const options = draft.type === "boolean" ? [] : listed(draft.options);
+  if (options.length > 0) schema.enum = isNumeric(draft) ? options.map(numberIn) : options;
   if (draft.default.trim() !== "")
     schema.default = isNumeric(draft)
       ? numberIn(draft.default)

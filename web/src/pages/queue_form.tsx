@@ -7,7 +7,8 @@ import { Editor, type Language } from "../parts/editor";
 import { Findings } from "../parts/findings";
 import { Segmented, SelectField, TextField } from "../parts/form";
 import { useText } from "../text";
-import { type ConfigForm, isNumeric, wrongNumbers } from "./queue_draft";
+import { VARIABLE_TYPES } from "./queue_data";
+import { type ConfigForm, hasLimits, wrongNumbers } from "./queue_draft";
 import { NEW_VARIABLE, type VariableDraft } from "./templates";
 
 type FieldsProps = { form: ConfigForm; resource: string; change: (changes: Partial<ConfigForm>) => void };
@@ -83,10 +84,11 @@ function Tile({
   onDraft: (draft: Partial<VariableDraft>) => void;
 }) {
   const t = useText();
-  const isNumber = isNumeric(draft);
+  const isLimited = hasLimits(draft);
+  const limitHint = draft.type === "quantity" ? t.quantityLimit : draft.type === "duration" ? t.durationLimit : undefined;
   const wrong = wrongNumbers(draft);
   const errorOf = (name: (typeof wrong)[number]) => (wrong.includes(name) ? t.notNumber : undefined);
-  const types = (["string", "integer", "number", "boolean"] as const).map((type) => ({ value: type, label: t.types[type] }));
+  const types = VARIABLE_TYPES.map((type) => ({ value: type, label: t.types[type] }));
   return (
     <fieldset className="tile">
       <legend>
@@ -98,26 +100,34 @@ function Tile({
         choices={types}
         onText={(type) => onDraft({ type: type as VariableDraft["type"] })}
       />
-      {isNumber && (
+      {isLimited && (
         <TextField
           label={t.minimum}
+          hint={limitHint}
           inputMode="decimal"
           error={errorOf("minimum")}
           value={draft.minimum}
           onText={(minimum) => onDraft({ minimum })}
         />
       )}
-      {isNumber && (
+      {isLimited && (
         <TextField
           label={t.maximum}
+          hint={limitHint}
           inputMode="decimal"
           error={errorOf("maximum")}
           value={draft.maximum}
           onText={(maximum) => onDraft({ maximum })}
         />
       )}
-      {draft.type === "string" && (
-        <TextField label={t.options} hint={t.optionsHint} value={draft.options} onText={(options) => onDraft({ options })} />
+      {draft.type !== "boolean" && (
+        <TextField
+          label={t.options}
+          hint={t.optionsHint}
+          error={errorOf("options")}
+          value={draft.options}
+          onText={(options) => onDraft({ options })}
+        />
       )}
       <TextField
         label={t.default}

@@ -1,4 +1,5 @@
 /** Configs to start a queue from. They are those of the tutorials that people follow, with their known mistakes mended. */
+import type { VariableType } from "./queue_data";
 
 export type Start = {
   name: "job" | "gpu" | "volcano" | "pytorch" | "docker" | "process";
@@ -9,7 +10,7 @@ export type Start = {
 
 /** A template variable while it is being described: all as text, as it is typed. */
 export type VariableDraft = {
-  type: "string" | "integer" | "number" | "boolean";
+  type: VariableType;
   minimum: string;
   maximum: string;
   options: string;

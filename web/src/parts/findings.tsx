@@ -41,6 +41,7 @@ export function Findings({ report, onText, onPlace }: Props) {
             <div>
               <p>
                 <span className="sr-only">{t.severities[finding.severity]}: </span>
+                {t.rules[finding.code] && <strong>{t.rules[finding.code]} · </strong>}
                 {finding.message} <span className="faint">{finding.code}</span>
               </p>
               {finding.suggestion && <p className="hint">{finding.suggestion}</p>}

@@ -1,10 +1,18 @@
 /** English, from which the other languages take their shape. */
+import { enRules } from "./rules";
 import { enRun } from "./run";
 
-type Schema = { type: "string" | "integer" | "number" | "boolean"; minimum?: number; maximum?: number; enum?: unknown[] };
+type Schema = { type: keyof typeof types; minimum?: number; maximum?: number; enum?: unknown[] };
 const s = (count: number) => (count === 1 ? "" : "s");
 
-const types = { string: "String", integer: "Integer", number: "Float", boolean: "Boolean" };
+const types = {
+  string: "String",
+  integer: "Integer",
+  number: "Float",
+  boolean: "Boolean",
+  quantity: "Quantity",
+  duration: "Duration",
+};
 
 export const en = {
   locale: "en",
@@ -149,7 +157,7 @@ export const en = {
   on: "On",
   optional: "Optional",
   options: "Options",
-  optionsHint: "Separated by commas; empty allows any text",
+  optionsHint: "Separated by commas; empty allows any value",
   overrides: "Overrides",
   overview: "Overview",
   pageFailed: "This part of the page failed",
@@ -314,14 +322,18 @@ export const en = {
   passwordSet: "The password is set.",
   passwordText: "With a password you sign in without a key or a link.",
   place: (place: number) => `no. ${place} in line`,
+  durationLimit: "In seconds",
   preview: "What would be submitted",
   previewHint: "As an agent would submit it, with the values chosen here. Nothing is submitted yet.",
   previewOfQueue: "For an image, with default or sample values. It changes while you type.",
+  previewOld: "What is written cannot be submitted; this is how it was before.",
+  quantityLimit: "In whole units: cores, bytes, pieces",
   queuePlace: "Place in line",
   ranges: { hour: "Hour", day: "Day", week: "Week", month: "Month" },
   role: "Role",
   roleOf: (user: string) => `Role of ${user}`,
   roles: { viewer: "Viewer", member: "Member", admin: "Admin" },
+  rules: enRules,
   runTime: "Time run",
   runTimes: "How long runs took",
   setPassword: "Set password",
@@ -352,6 +364,6 @@ export const en = {
   replaceTyped: "Replace what you wrote?",
   replaceTypedText: "What you wrote here was not saved, and would be lost.",
   units: { day: "d", hour: "h", minute: "m", second: "s" },
-  wrongNumber: "A limit or a default of a template variable is not a number.",
+  wrongNumber: "A limit, an option or a default of a template variable is not a number.",
   ...enRun,
 };

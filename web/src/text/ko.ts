@@ -1,8 +1,16 @@
 /** 한국어 */
 import type { Text } from ".";
+import { koRules } from "./rules";
 import { koRun } from "./run";
 
-const types = { string: "문자열", integer: "정수", number: "실수", boolean: "참/거짓" };
+const types = {
+  string: "문자열",
+  integer: "정수",
+  number: "실수",
+  boolean: "참/거짓",
+  quantity: "수량",
+  duration: "기간",
+};
 
 export const ko: Text = {
   locale: "ko",
@@ -145,7 +153,7 @@ export const ko: Text = {
   on: "켜짐",
   optional: "선택 사항",
   options: "선택지",
-  optionsHint: "쉼표로 구분하며, 비워 두면 아무 텍스트나 허용합니다",
+  optionsHint: "쉼표로 구분하며, 비워 두면 아무 값이나 허용합니다",
   overrides: "재정의",
   overview: "개요",
   pageFailed: "페이지의 이 부분에서 오류가 났습니다",
@@ -307,14 +315,18 @@ export const ko: Text = {
   passwordSet: "비밀번호가 설정되었습니다.",
   passwordText: "비밀번호가 있으면 키나 링크 없이 로그인할 수 있습니다.",
   place: (place: number) => `대기 ${place}번`,
+  durationLimit: "초 단위로",
   preview: "제출될 내용",
   previewHint: "여기서 고른 값으로 에이전트가 제출할 내용입니다. 아직 아무것도 제출되지 않았습니다.",
   previewOfQueue: "이미지를 기본값이나 예시 값으로 실행했을 때입니다. 입력하는 동안 바뀝니다.",
+  previewOld: "지금 쓴 내용은 제출할 수 없습니다. 아래는 그 이전의 내용입니다.",
+  quantityLimit: "기본 단위(코어, 바이트, 개수)로",
   queuePlace: "대기 순서",
   ranges: { hour: "1시간", day: "1일", week: "1주", month: "1개월" },
   role: "역할",
   roleOf: (user: string) => `${user}의 역할`,
   roles: { viewer: "보기", member: "구성원", admin: "관리자" },
+  rules: koRules,
   runTime: "실행 시간",
   runTimes: "실행에 걸린 시간",
   setPassword: "비밀번호 설정",
@@ -345,6 +357,6 @@ export const ko: Text = {
   replaceTyped: "작성한 내용을 바꿀까요?",
   replaceTypedText: "여기에 작성한 내용은 저장되지 않았으며 사라집니다.",
   units: { day: "일", hour: "시간", minute: "분", second: "초" },
-  wrongNumber: "템플릿 변수의 최소값, 최대값 또는 기본값이 숫자가 아닙니다.",
+  wrongNumber: "템플릿 변수의 최소값, 최대값, 선택지 또는 기본값이 숫자가 아닙니다.",
   ...koRun,
 };

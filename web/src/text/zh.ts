@@ -1,8 +1,16 @@
 /** 中文 */
 import type { Text } from ".";
+import { zhRules } from "./rules";
 import { zhRun } from "./run";
 
-const types = { string: "字符串", integer: "整数", number: "浮点数", boolean: "布尔值" };
+const types = {
+  string: "字符串",
+  integer: "整数",
+  number: "浮点数",
+  boolean: "布尔值",
+  quantity: "数量",
+  duration: "时长",
+};
 
 export const zh: Text = {
   locale: "zh",
@@ -144,7 +152,7 @@ export const zh: Text = {
   on: "开",
   optional: "可选",
   options: "选项",
-  optionsHint: "用逗号分隔；留空则允许任意文本",
+  optionsHint: "用逗号分隔；留空则允许任意值",
   overrides: "覆盖",
   overview: "概览",
   pageFailed: "页面的这一部分出错了",
@@ -306,14 +314,18 @@ export const zh: Text = {
   passwordSet: "密码已设置。",
   passwordText: "有了密码，无需密钥或链接即可登录。",
   place: (place: number) => `排队第 ${place} 位`,
+  durationLimit: "以秒计",
   preview: "将要提交的内容",
   previewHint: "按此处选择的值，代理会这样提交。现在还没有提交任何内容。",
   previewOfQueue: "以一个镜像和默认值或示例值为例，随输入而变化。",
+  previewOld: "现在写的内容无法提交；下面是之前的样子。",
+  quantityLimit: "以基本单位计：核、字节、个",
   queuePlace: "排队位置",
   ranges: { hour: "小时", day: "天", week: "周", month: "月" },
   role: "角色",
   roleOf: (user: string) => `${user} 的角色`,
   roles: { viewer: "查看者", member: "成员", admin: "管理员" },
+  rules: zhRules,
   runTime: "运行时间",
   runTimes: "运行时长",
   setPassword: "设置密码",
@@ -344,6 +356,6 @@ export const zh: Text = {
   replaceTyped: "替换您写的内容？",
   replaceTypedText: "这里写的内容尚未保存，替换后会丢失。",
   units: { day: "天", hour: "小时", minute: "分", second: "秒" },
-  wrongNumber: "某个模板变量的最小值、最大值或默认值不是数字。",
+  wrongNumber: "某个模板变量的最小值、最大值、选项或默认值不是数字。",
   ...zhRun,
 };
