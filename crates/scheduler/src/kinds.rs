@@ -46,6 +46,7 @@ pub const PODS: Row = 0;
 pub const GROUPS: Row = 1;
 pub const QUEUES: Row = 2;
 pub const CLAIMS: Row = 6;
+pub const HYPER_NODES: Row = 11;
 
 const SCHEDULING: &str = volley_api::volcano::SCHEDULING;
 const WORKLOADS: &str = "scheduling.k8s.io/v1alpha1";
@@ -122,8 +123,8 @@ mod tests {
 
     #[test]
     fn the_rows_are_where_their_names_say() {
-        let names = [PODS, GROUPS, QUEUES, CLAIMS].map(|row| KINDS[row].name);
-        assert_eq!(names, ["Pod", "PodGroup", "Queue", "PersistentVolumeClaim"]);
+        let names = [PODS, GROUPS, QUEUES, CLAIMS, HYPER_NODES].map(|row| KINDS[row].name);
+        assert_eq!(names, ["Pod", "PodGroup", "Queue", "PersistentVolumeClaim", "HyperNode"]);
         assert_eq!(KINDS[PODS].path("n", "p"), "/api/v1/namespaces/n/pods/p");
         assert_eq!(KINDS[QUEUES].path("", "q"), format!("/apis/{SCHEDULING}/queues/q"));
         assert!(!KINDS[GROUPS].has_status() && KINDS[QUEUES].has_status() && KINDS[PODS].has_status());

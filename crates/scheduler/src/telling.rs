@@ -3,7 +3,7 @@
 
 use crate::calls::Refusal;
 use crate::events;
-use crate::kinds::{GROUPS, KINDS, PODS, QUEUES, Row};
+use crate::kinds::{GROUPS, HYPER_NODES, KINDS, PODS, QUEUES, Row};
 use crate::pace::Told;
 use crate::shell::{Outcome, Shell};
 use crate::view::Pending;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use tokio::time::Instant;
 use volley_plan::control::{Action, Event, Target};
 use volley_plan::gang::Member;
-use volley_plan::gang::chores::allocated;
+use volley_plan::gang::chores::{allocated, node_counts};
 use volley_plan::gang::objects::Key;
 use volley_plan::gang::report::{PodNote, report};
 use volley_plan::pod_groups::missing;
@@ -55,6 +55,7 @@ impl Shell {
         }
         report.pods.iter().chain(&self.orphans()).for_each(|note| self.tell_pod(note));
         self.tell_queues();
+        self.tell_hyper_nodes();
     }
 
     fn tell_group(&mut self, key: &Key, patch: Value, mut events: Vec<Event>) {
@@ -150,6 +151,19 @@ impl Shell {
         }
     }
 
+    /// As Volcano's own do where they are.
+    fn tell_hyper_nodes(&mut self) {
+        if self.has_rival {
+            return;
+        }
+        for (name, count) in node_counts(&self.view.snapshot) {
+            if self.view.told_counts.get(&name).is_some_and(|told| *told != json!(count)) {
+                let key = Key { namespace: "".into(), name: name.into() };
+                self.write_status(HYPER_NODES, key, json!({"status": {"nodeCount": count}}), Vec::new());
+            }
+        }
+    }
+
     fn write_group(&mut self, key: &Key, patch: Value, mut events: Vec<Event>) {
         let (write, calls) = (self.group_write(key, patch), self.calls.clone());
         events.iter_mut().for_each(|event| event.about.api_version = KINDS[write.row].api_version().to_owned());
@@ -211,6 +225,19 @@ mod tests {
             shell.view.take(News::Object(QUEUES, queue));
             shell.tell_queues();
             assert_eq!(shell.writing.is_empty(), has_rival);
+        }
+    }
+
+    // API-3
+    #[tokio::test]
+    async fn the_nodes_of_hyper_nodes_are_told_once() {
+        for (status, is_told) in [(json!({}), true), (json!({"nodeCount": 3}), true), (json!({"nodeCount": 0}), false)]
+        {
+            let mut shell = lonely(false);
+            let object = json!({"metadata": {"name": "h", "uid": "h"}, "spec": {"tier": 1}, "status": status});
+            shell.view.take(News::Object(HYPER_NODES, object));
+            shell.tell_hyper_nodes();
+            assert_eq!(!shell.writing.is_empty(), is_told);
         }
     }
 }

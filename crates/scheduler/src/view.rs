@@ -4,7 +4,7 @@
 //! bind is assumed from the moment that it is decided, until the watch confirms it or it fails.
 
 use crate::claims::Claims;
-use crate::kinds::{CLAIMS, KINDS, PODS, QUEUES, Row};
+use crate::kinds::{CLAIMS, HYPER_NODES, KINDS, PODS, QUEUES, Row};
 use crate::pace::Told;
 use crate::realm::Realm;
 use crate::watch::News;
@@ -56,6 +56,8 @@ pub struct View {
     assumed: HashMap<Arc<str>, Arc<str>>,
     /// Per queue, what its status says that it holds.
     pub told_allocated: BTreeMap<String, Value>,
+    /// Per HyperNode, how many nodes its status says that it has.
+    pub told_counts: BTreeMap<String, Value>,
     /// Per group, which kind it is of.
     pub groups: BTreeMap<Key, Row>,
     /// Per group, for what it has waited, if it ever has.
@@ -76,6 +78,7 @@ impl View {
             claims: watch::Sender::default(),
             assumed: HashMap::new(),
             told_allocated: BTreeMap::new(),
+            told_counts: BTreeMap::new(),
             groups: BTreeMap::new(),
             histories: BTreeMap::new(),
         };
@@ -166,6 +169,10 @@ impl View {
         if row == QUEUES {
             let allocated = at(object, "status.allocated").cloned().unwrap_or_default();
             self.told_allocated.insert(text(object, "metadata.name").to_owned(), allocated);
+        }
+        if row == HYPER_NODES {
+            let count = at(object, "status.nodeCount").cloned().unwrap_or_default();
+            self.told_counts.insert(text(object, "metadata.name").to_owned(), count);
         }
         if KINDS[row].seen_as == Kind::PodGroup {
             return !is_same && self.see_group(row, object);
@@ -271,6 +278,9 @@ impl View {
         if row == CLAIMS {
             self.show_claim(&key);
         }
+        if row == HYPER_NODES {
+            self.told_counts.remove(name);
+        }
         if row == QUEUES {
             self.told_allocated.remove(name);
             self.keep_default_queue();
@@ -306,6 +316,7 @@ fn essence(kind: Kind, object: &Value) -> u64 {
         Kind::Pod => &["status.phase", "status.nominatedNodeName", "status.startTime"],
         Kind::Node => &["status.allocatable"],
         Kind::Queue => &["status.state"],
+        Kind::HyperNode => &[],
         Kind::StorageClass | Kind::PriorityClass => {
             &["value", "globalDefault", "volumeBindingMode", "allowedTopologies", "provisioner"]
         }
@@ -315,7 +326,6 @@ fn essence(kind: Kind, object: &Value) -> u64 {
         | Kind::Volume
         | Kind::Namespace
         | Kind::ResourceQuota
-        | Kind::HyperNode
         | Kind::Numatopology
         | Kind::Workload => &["status"],
     };

@@ -39,6 +39,7 @@ const RIGHTS: &[Right<'static>] = &[
     ("policy", "poddisruptionbudgets", READ),
     ("storage.k8s.io", "storageclasses", READ),
     ("topology.volcano.sh", "hypernodes", READ),
+    ("topology.volcano.sh", "hypernodes/status", "get patch"),
     ("nodeinfo.volcano.sh", "numatopologies", READ),
     ("scheduling.x-k8s.io", "podgroups", "get list watch create patch delete"),
     ("scheduling.x-k8s.io", "podgroups/status", "patch"),

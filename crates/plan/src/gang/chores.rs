@@ -4,7 +4,9 @@ use super::amounts::{Amounts, add, get};
 use super::ask::waits_since;
 use super::objects::{Group, Phase};
 use super::queues::ROOT;
+use super::room::Room;
 use super::snapshot::Snapshot;
+use super::topology::Domains;
 use super::why::WaitingOn;
 use super::{Placement, Waiting};
 use serde_json::{Map, Value};
@@ -35,6 +37,15 @@ pub fn allocated(snapshot: &Snapshot) -> BTreeMap<Arc<str>, Value> {
         Value::Object(entries.collect::<Map<_, _>>())
     };
     sums.into_iter().map(|(name, amounts)| (name.clone(), list(amounts))).collect()
+}
+
+/// Per HyperNode, how many nodes it has with those of all below it.
+pub fn node_counts(snapshot: &Snapshot) -> BTreeMap<String, usize> {
+    if snapshot.hyper_nodes.is_empty() {
+        return BTreeMap::new();
+    }
+    let domains = Domains::new(&Room::new(snapshot));
+    domains.all.into_iter().map(|domain| (domain.name, domain.nodes.len())).collect()
 }
 
 /// The next second at which time alone may change the placement.
@@ -114,6 +125,33 @@ mod tests {
             assert_eq!(held[queue], json!({"cpu": "4", "pods": "1"}), "{queue}");
         }
         assert_eq!(allocated(&world(""))["team"], json!({}));
+    }
+
+    // API-3
+    #[test]
+    fn a_hyper_node_counts_its_nodes_and_those_of_all_below_it() {
+        let mut snapshot = world("");
+        assert!(node_counts(&snapshot).is_empty());
+        for name in ["a-1", "a-2", "b-1"] {
+            let ready = json!([{"type": "Ready", "status": "True"}]);
+            snapshot.see(Kind::Node, &json!({"metadata": {"name": name}, "status": {"conditions": ready}}));
+        }
+        let member = |kind: &str, how: &str, value: Value| json!({"type": kind, "selector": {how: value}});
+        let exact = |name: &str| json!({"name": name});
+        for (name, tier, members) in [
+            ("leaf", 1, json!([member("Node", "regexMatch", json!({"pattern": "^a-"}))])),
+            (
+                "top",
+                2,
+                json!([member("HyperNode", "exactMatch", exact("leaf")), member("Node", "exactMatch", exact("b-1"))]),
+            ),
+            ("bare", 1, json!([member("Node", "exactMatch", exact("gone"))])),
+        ] {
+            let spec = json!({"tier": tier, "members": members});
+            snapshot.see(Kind::HyperNode, &json!({"metadata": {"name": name}, "spec": spec}));
+        }
+        let counts = node_counts(&snapshot);
+        assert_eq!(["leaf", "top", "bare"].map(|name| counts[name]), [2, 3, 0]);
     }
 
     #[test]

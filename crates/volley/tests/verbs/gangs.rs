@@ -84,3 +84,23 @@ fn a_gang_whose_node_is_lost_goes_on_and_gets_another_place_for_the_lost_pod() {
     assert_eq!(after[kept], before[kept], "it was left alone");
     assert_eq!(after[lost].1, "pretend-2");
 }
+
+// API-3
+#[test]
+fn a_hyper_node_shows_how_many_nodes_it_has() {
+    let world = World::start_training(&["--no-node", "--pretend-nodes", "3x8gpu,name=rack"]);
+    let member = |selector: Value| json!([{"type": "Node", "selector": selector}]);
+    for (name, selector) in
+        [("all", json!({"regexMatch": {"pattern": "^rack-"}})), ("one", json!({"exactMatch": {"name": "rack-1"}}))]
+    {
+        world.apply(
+            &json!({"apiVersion": "topology.volcano.sh/v1alpha1", "kind": "HyperNode", "metadata": {"name": name},
+            "spec": {"tier": 1, "members": member(selector)}}),
+        );
+    }
+    for (name, count) in [("all", 3), ("one", 1)] {
+        world.until(&["hypernode", name], |object| object["status"]["nodeCount"] == count);
+    }
+    world.kubectl(&["delete", "node", "rack-1"]);
+    world.until(&["hypernode", "all"], |object| object["status"]["nodeCount"] == 2);
+}
