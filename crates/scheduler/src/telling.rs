@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use tokio::time::Instant;
 use volley_plan::control::{Action, Event, Target};
 use volley_plan::gang::Member;
-use volley_plan::gang::chores::{allocated, node_counts};
+use volley_plan::gang::chores::allocated;
 use volley_plan::gang::objects::Key;
 use volley_plan::gang::report::{PodNote, report};
 use volley_plan::pod_groups::missing;
@@ -156,7 +156,7 @@ impl Shell {
         if self.has_rival {
             return;
         }
-        for (name, count) in node_counts(&self.view.snapshot) {
+        for (name, count) in self.placement.node_counts.clone() {
             if self.view.told_counts.get(&name).is_some_and(|told| *told != json!(count)) {
                 let key = Key { namespace: "".into(), name: name.into() };
                 self.write_status(HYPER_NODES, key, json!({"status": {"nodeCount": count}}), Vec::new());
@@ -215,6 +215,7 @@ mod tests {
     use super::*;
     use crate::shell::lonely;
     use crate::watch::News;
+    use volley_plan::gang::place;
 
     //
     #[tokio::test]
@@ -236,6 +237,7 @@ mod tests {
             let mut shell = lonely(false);
             let object = json!({"metadata": {"name": "h", "uid": "h"}, "spec": {"tier": 1}, "status": status});
             shell.view.take(News::Object(HYPER_NODES, object));
+            shell.placement = place(&shell.view.snapshot, Timestamp::now());
             shell.tell_hyper_nodes();
             assert_eq!(!shell.writing.is_empty(), is_told);
         }

@@ -51,8 +51,7 @@ impl ApiServer {
         let place = place(&pod, name);
         let Some(node) = node else {
             // What runs without a process says nothing, and ends when its status says so.
-            let ended = CancellationToken::new();
-            let end = self.end_of_run(call, place, run, ended);
+            let end = self.end_of_run(call, place, run);
             let silence = stream::once(async move {
                 if options.follow {
                     end.await
@@ -71,9 +70,12 @@ impl ApiServer {
             return Ok(answer::text_stream(reader::stream(log, None)));
         }
         let ended = CancellationToken::new();
-        let end = self.end_of_run(call, place, run, ended.clone());
+        let (end, told) = (self.end_of_run(call, place, run), ended.clone());
         // The task that waits for the container's end goes with the answer.
-        let end = AbortOnDropHandle::new(tokio::spawn(end));
+        let end = AbortOnDropHandle::new(tokio::spawn(async move {
+            end.await;
+            told.cancel();
+        }));
         let pieces = reader::stream(log, Some(ended)).map(move |piece| {
             let _kept = &end;
             piece
@@ -81,13 +83,7 @@ impl ApiServer {
         Ok(answer::text_stream(pieces))
     }
 
-    fn end_of_run(
-        &self,
-        call: &Call,
-        place: Place,
-        run: LogRun<'_>,
-        ended: CancellationToken,
-    ) -> impl Future<Output = ()> + Send + 'static {
+    fn end_of_run(&self, call: &Call, place: Place, run: LogRun<'_>) -> impl Future<Output = ()> + Send + 'static {
         let (store, bucket, key) = (self.store.clone(), call.resource.bucket.clone(), self.key(call));
         let run = run.id.to_owned();
         async move {
@@ -95,7 +91,6 @@ impl ApiServer {
                 text(pod, "metadata.uid") != place.pod_uid || !container::is_running(pod, &place.container, &run)
             })
             .await;
-            ended.cancel();
         }
     }
 

@@ -303,14 +303,19 @@ pub fn pick_for(
     })
 }
 
-/// Puts one pod above the minimum, if there is a node for one.
-pub fn put_one_more(room: &mut Room, ask: &Ask, terms: &Terms) -> bool {
+/// Puts what the gang asks for in its turn: its minimum, then one pod more. Whether there was room for it.
+pub fn put_next<'a>(room: &mut Room<'a>, ask: &Ask<'a>, terms: &Terms<'a, '_>) -> bool {
+    if ask.is_ready() { put_one_more(room, ask, terms) } else { attempt(room, ask, terms).is_ok() }
+}
+
+fn put_one_more(room: &mut Room, ask: &Ask, terms: &Terms) -> bool {
     let snapshot = room.snapshot;
     let mut failed = BTreeSet::new();
     ask.pods.iter().any(|pod| {
         let shape = snapshot.pods[*pod].shape;
         let request = &snapshot.shapes[shape].request;
-        let may = failed.insert(shape) && terms.ledger.shortage_for_more(ask.queue, request, terms.freed).is_none();
+        let is_other = failed.insert((shape, ask.sub_group_of.get(pod)));
+        let may = is_other && terms.ledger.shortage_for_more(ask.queue, request, terms.freed).is_none();
         let groups = node_groups(terms.ledger, room, ask.queue);
         let found = if may { pick_for(room, ask, *pod, groups, Scope::default(), terms.domains) } else { None };
         found.inspect(|position| room.put(*pod, *position)).is_some()

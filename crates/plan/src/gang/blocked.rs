@@ -1,7 +1,7 @@
 //! A gang that found no room: what is kept, what leaves, whom it may evict, and what is kept for it.
 
 use super::amounts::{Amounts, add, take};
-use super::attempt::{Blocked, Scope, Terms, attempt, node_groups, pick_for, put_one_more};
+use super::attempt::{Blocked, Terms, put_next};
 use super::kin::Kin;
 use super::objects::{Key, PodId};
 use super::queues::Shortage;
@@ -166,12 +166,7 @@ impl<'a> Round<'a> {
         let ask = &self.asks[at];
         let unbounded = vec![vec![i64::MAX / 4; self.room.width()]; self.ledger.line(ask.queue).len()];
         let terms = Terms { ledger: &self.ledger, domains: &self.domains, freed: &unbounded, looks_max: LOOKS_FEW };
-        let mut fits = attempt(&mut empty, ask, &terms).is_ok();
-        if ask.is_ready() {
-            let groups = node_groups(&self.ledger, &empty, ask.queue);
-            let mut has_place = |pod: &PodId| pick_for(&mut empty, ask, *pod, groups, Scope::default(), terms.domains);
-            fits = ask.pods.iter().any(|pod| has_place(pod).is_some());
-        }
+        let fits = put_next(&mut empty, ask, &terms);
         empty.undo_to(0);
         self.empty = Some(empty);
         fits
@@ -194,8 +189,7 @@ impl<'a> Round<'a> {
             freed.iter_mut().zip(&given).for_each(|(freed, given)| add(freed, given));
             let terms = Terms { ledger, domains, freed: &freed, looks_max: LOOKS_FEW };
             let start = room.steps.len();
-            let is_placed =
-                if ask.is_ready() { put_one_more(room, ask, &terms) } else { attempt(room, ask, &terms).is_ok() };
+            let is_placed = put_next(room, ask, &terms);
             let is_there = |(pod, place): &(PodId, usize)| room.position_of(*pod).is_none_or(|at| at == *place);
             let fits = is_placed && places.iter().all(is_there);
             if !fits {

@@ -4,9 +4,7 @@ use super::amounts::{Amounts, add, get};
 use super::ask::waits_since;
 use super::objects::{Group, Phase};
 use super::queues::ROOT;
-use super::room::Room;
 use super::snapshot::Snapshot;
-use super::topology::Domains;
 use super::why::WaitingOn;
 use super::{Placement, Waiting};
 use serde_json::{Map, Value};
@@ -37,15 +35,6 @@ pub fn allocated(snapshot: &Snapshot) -> BTreeMap<Arc<str>, Value> {
         Value::Object(entries.collect::<Map<_, _>>())
     };
     sums.into_iter().map(|(name, amounts)| (name.clone(), list(amounts))).collect()
-}
-
-/// Per HyperNode, how many nodes it has with those of all below it.
-pub fn node_counts(snapshot: &Snapshot) -> BTreeMap<String, usize> {
-    if snapshot.hyper_nodes.is_empty() {
-        return BTreeMap::new();
-    }
-    let domains = Domains::new(&Room::new(snapshot));
-    domains.all.into_iter().map(|domain| (domain.name, domain.nodes.len())).collect()
 }
 
 /// The next second at which time alone may change the placement.
@@ -131,7 +120,8 @@ mod tests {
     #[test]
     fn a_hyper_node_counts_its_nodes_and_those_of_all_below_it() {
         let mut snapshot = world("");
-        assert!(node_counts(&snapshot).is_empty());
+        let counted = |snapshot: &Snapshot| place(snapshot, Timestamp::UNIX_EPOCH).node_counts;
+        assert!(counted(&snapshot).is_empty());
         for name in ["a-1", "a-2", "b-1"] {
             let ready = json!([{"type": "Ready", "status": "True"}]);
             snapshot.see(Kind::Node, &json!({"metadata": {"name": name}, "status": {"conditions": ready}}));
@@ -150,7 +140,7 @@ mod tests {
             let spec = json!({"tier": tier, "members": members});
             snapshot.see(Kind::HyperNode, &json!({"metadata": {"name": name}, "spec": spec}));
         }
-        let counts = node_counts(&snapshot);
+        let counts = counted(&snapshot);
         assert_eq!(["leaf", "top", "bare"].map(|name| counts[name]), [2, 3, 0]);
     }
 

@@ -95,6 +95,8 @@ pub struct Placement {
     pub nominate: Vec<Bind>,
     /// The network domain that a gang now keeps to.
     pub domains: BTreeMap<Key, String>,
+    /// Per HyperNode, how many nodes it has with those of all below it.
+    pub node_counts: BTreeMap<String, usize>,
     pub waiting: BTreeMap<Key, Waiting>,
 }
 

@@ -213,6 +213,8 @@ impl<'a> Round<'a> {
         let mut told: BTreeMap<Key, Waiting> = told.collect();
         told.append(&mut self.placement.waiting);
         self.placement.waiting = told;
+        let domains = self.domains.all.into_iter();
+        self.placement.node_counts = domains.map(|domain| (domain.name, domain.nodes.len())).collect();
         self.placement
     }
 

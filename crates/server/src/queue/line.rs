@@ -5,7 +5,6 @@ use crate::database::{Database, Result};
 use crate::{agent, args, ids};
 use async_graphql::{ID, SimpleObject};
 use jiff::{SignedDuration, Timestamp};
-use std::collections::BTreeMap;
 use volley_plan::queue::wait;
 
 /// Starts that say how fast a queue goes; older ones say less.
@@ -67,11 +66,11 @@ impl Line {
 /// Where an item stands in its queue. Not in W&B's schema.
 #[derive(SimpleObject)]
 pub struct RunQueuePlace {
-    item_id: ID,
+    pub item_id: ID,
     /// The next one is 1.
     place: i32,
     /// What it waits for, in one sentence.
-    reason: String,
+    pub reason: String,
     /// If the queue goes on as it did in the last hour; nothing if it hardly moved.
     starts_in_seconds: Option<i32>,
 }
@@ -92,16 +91,4 @@ pub async fn places(
     };
     let waiting = items::waiting(database, queue.id, limit).await?;
     Ok((0..).zip(waiting).map(place).collect())
-}
-
-/// Why each of those waits, by its number.
-pub async fn reasons(
-    database: &Database,
-    queue: &Queue,
-    limit: usize,
-    now: Timestamp,
-) -> Result<BTreeMap<i64, String>> {
-    let line = Line::read(database, queue, now).await?;
-    let waiting = items::waiting(database, queue.id, limit).await?;
-    Ok((0..).zip(waiting).map(|(before, (id, noted))| (id, line.reason(before, noted.as_deref()))).collect())
 }

@@ -156,12 +156,13 @@ pub async fn items(
                     None => items::listed(&shared.database, queue.id, wanted.all, limit).await?,
                 };
                 let waits = found.iter().any(|item| item.life.shown(now) == ItemState::Pending);
-                let mut reasons = match waits {
-                    true => line::reasons(&shared.database, &queue, LIMIT_MAX, now).await?,
-                    false => BTreeMap::new(),
+                let places = match waits {
+                    true => line::places(&shared.database, &queue, LIMIT_MAX, now).await?,
+                    false => Vec::new(),
                 };
-                let told_of = |item: Item| of_item(&entity.name, &queue, reasons.remove(&item.id), item);
-                told.extend(found.into_iter().map(told_of));
+                let reasons: BTreeMap<String, String> =
+                    places.into_iter().map(|place| (place.item_id.0, place.reason)).collect();
+                told.extend(found.into_iter().map(|item| of_item(&entity.name, &queue, &reasons, item)));
             }
         }
     }
@@ -178,13 +179,14 @@ fn last_part(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// `reason` is why it waits in its queue; what waits on a cluster has noted why.
-fn of_item(entity: &str, queue: &Queue, reason: Option<String>, item: Item) -> Value {
+/// `reasons` are why items wait in their queue, by id; what waits on a cluster has noted why.
+fn of_item(entity: &str, queue: &Queue, reasons: &BTreeMap<String, String>, item: Item) -> Value {
     let state = item.life.shown(Timestamp::now());
-    let waiting = reason.or_else(|| item.waiting.clone());
+    let id = ids::encode("RunQueueItem", item.id);
+    let waiting = reasons.get(id.as_str()).or(item.waiting.as_ref());
     let run = told::run_of(&item, entity).map(|(entity, project, run)| format!("{entity}/{project}/{run}"));
     json!({
-        "id": ids::encode("RunQueueItem", item.id).as_str(),
+        "id": id.as_str(),
         "number": item.id,
         "entity": entity,
         "queue": queue.name,
