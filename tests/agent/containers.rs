@@ -1,7 +1,7 @@
 //! Launches as containers of a real engine, Podman's, in a home of its own.
 
 use crate::command::eventually;
-use crate::launch::Launch;
+use crate::launch::{Launch, selector};
 use crate::world::World;
 use serde_json::{Value, json};
 use std::fs;
@@ -200,8 +200,7 @@ fn containers_outlive_their_agent_and_end_before_a_stop_is_told() {
         launch.until(id, "its line is there", |item| item.run.is_some() && launch.lines(item) == [line]);
     }
     let container = |id: &str| {
-        let key = volley_plan::launch::names::item_key(id);
-        podman.run(&["ps", "-a", "-q", "--filter", &format!("label=volley.dev/item={key}")])
+        podman.run(&["ps", "-a", "-q", "--filter", &format!("label={}", selector(&launch.item(id)))])
     };
     agent.kill();
     podman.run(&["exec", &container(&long), "sh", "-c", "echo >/tmp/go"]);

@@ -49,7 +49,7 @@ fn a_launch_that_cannot_run_says_why_and_one_that_is_deleted_says_so() {
     assert!(message.contains("restartPolicies"), "{message}");
     let deleted = site.submit("fine", "deleted", LONG);
     let item = site.until_item(&deleted, "it runs", |item| item.state == "RUNNING");
-    let selector = format!("volley.dev/item={}", volley_plan::launch::names::item_key(&item.id));
+    let selector = crate::launch::selector(&item);
     site.kubectl(&["delete", "jobs", "-n", &site.namespace, "-l", &selector, "--wait=false"], "");
     assert_eq!(failed(&site.until_end(&deleted)), "deleted externally");
     site.until_no_secret();

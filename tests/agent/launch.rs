@@ -204,9 +204,13 @@ impl<'a> Launch<'a> {
 
     /// The pods of an item, wherever they are.
     pub fn pods(&self, item: &Item) -> Vec<Value> {
-        let key = volley_plan::launch::names::item_key(&item.id);
-        let list = self.world.kubectl(&["get", "pods", "-A", "-l", &format!("volley.dev/item={key}"), "-o", "json"]);
+        let list = self.world.kubectl(&["get", "pods", "-A", "-l", &selector(item), "-o", "json"]);
         let list: Value = serde_json::from_str(&list).unwrap();
         list["items"].as_array().unwrap().clone()
     }
+}
+
+/// Finds what was made for an item on a cluster.
+pub fn selector(item: &Item) -> String {
+    format!("volley.dev/item={}", item.key.as_deref().expect("our server gives every item a key"))
 }

@@ -3,15 +3,15 @@
 //! No pod is ever placed here, so that an API server and its controllers are enough.
 
 use crate::chaos::{KINDS, make_queues};
+use crate::launch::selector;
 use crate::site::{Site, until};
 use serde_json::{Value, json};
 use volley_client::items::Item;
-use volley_plan::launch::names::item_key;
 
 const OBJECTS: [&str; 3] = ["jobs.batch", "jobs.batch.volcano.sh", "pytorchjobs.kubeflow.org"];
 
 fn made(site: &Site, kind: &str, item: &Item) -> Vec<Value> {
-    let selector = format!("volley.dev/item={}", item_key(&item.id));
+    let selector = selector(item);
     let list = site.kubectl(&["get", kind, "-n", &site.namespace, "-l", &selector, "-o", "json"], "");
     serde_json::from_str::<Value>(&list).unwrap()["items"].as_array().unwrap().clone()
 }
@@ -76,4 +76,28 @@ fn workloads_are_made_with_their_secrets_and_go_with_them_on_any_cluster() {
     let item = site.until_end(&item.id);
     assert_eq!(item.error.as_ref().map(|error| error.message.as_str()), Some("deleted externally"), "{item:#?}");
     site.until_no_secret();
+}
+
+/// Ids of two servers are alike, and so are those of a server that was begun anew; what they made on a cluster is not.
+#[test]
+fn work_of_two_servers_on_one_cluster_is_not_mixed_up() {
+    let mut first = Site::start();
+    let mut second = first.start_beside();
+    for site in [&mut first, &mut second] {
+        queues(site);
+        let url = site.client.url().to_owned();
+        site.add_agent(&KINDS, &url);
+    }
+    let [one, other] = [&first, &second].map(|site| site.submit(KINDS[0], "k", "true"));
+    assert_eq!(one, other, "servers count alike");
+    let (ours, _) = made_for(&first, &one, OBJECTS[0]);
+    let (theirs, object) = made_for(&second, &other, OBJECTS[0]);
+    assert_eq!((made(&first, OBJECTS[0], &ours).len(), made(&second, OBJECTS[0], &theirs).len()), (1, 1));
+    first.stop(&one);
+    assert_eq!(first.until_end(&one).end.as_deref(), Some("stopped"));
+    assert_eq!(made(&second, OBJECTS[0], &theirs)[0]["metadata"]["uid"], object["metadata"]["uid"]);
+    assert_eq!((made(&second, "secrets", &theirs).len(), second.item(&other).end), (1, None));
+    second.stop(&other);
+    assert_eq!(second.until_end(&other).end.as_deref(), Some("stopped"));
+    second.until_no_secret();
 }

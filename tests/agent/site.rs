@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use crate::launch::selector;
 use volley_client::Client;
 use volley_client::items::{Item, Submission};
 use volley_client::people::QueueSpec;
-use volley_plan::launch::names::item_key;
 
 /// Small, and has a shell.
 const IMAGE: &str = "python:3-alpine";
@@ -91,8 +91,12 @@ pub struct Site {
     /// What pods are made from.
     pub image: String,
     pub namespace: String,
-    /// The cluster is not the test's own.
+    /// The cluster is not the site's own.
     named: Option<PathBuf>,
+    /// The namespace, and the operator, are those of the site that it stands beside.
+    is_guest: bool,
+    /// While it lives, no other test uses the cluster that the environment names: an operator looks after a whole cluster.
+    turn: Option<File>,
     pub folder: TempDir,
     traces: Traces,
     pub runtime: tokio::runtime::Runtime,
@@ -109,6 +113,34 @@ fn words(words: &[&str]) -> Vec<String> {
 impl Site {
     /// Everything but the agents, which `add_agent` starts.
     pub fn start() -> Site {
+        let named = std::env::var_os("VOLLEY_TEST_KUBECONFIG").map(PathBuf::from);
+        let turn = named.as_ref().map(|_| {
+            let file = File::create(std::env::temp_dir().join("volley-test-cluster.lock")).unwrap();
+            file.lock().unwrap();
+            file
+        });
+        let namespace = format!("volley-test-{}", uuid::Uuid::new_v4().simple());
+        let mut site = Site::new(named, namespace);
+        site.turn = turn;
+        if site.named.is_none() {
+            site.cluster.start();
+        }
+        until("the cluster is ready", || site.kubeconfig().exists().then_some(()));
+        site.prepare_cluster();
+        site.operator.start();
+        site
+    }
+
+    /// Another server, for agents on the cluster and in the namespace of this site.
+    pub fn start_beside(&self) -> Site {
+        let mut site = Site::new(Some(self.kubeconfig()), self.namespace.clone());
+        site.is_guest = true;
+        site.image.clone_from(&self.image);
+        site
+    }
+
+    /// With its server.
+    fn new(named: Option<PathBuf>, namespace: String) -> Site {
         // Another test of this process may have chosen it already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
@@ -126,15 +158,12 @@ impl Site {
         let cluster = words(&["--home", &path("cluster"), "cluster", "--listen", &api]);
         let server = words(&["--home", &path("server"), "server", "--listen", &door]);
         let operator = ["operator", "--leader-elect=false", "--kube-api-qps=5000", "--kube-api-burst=5000"];
-        let operator = [words(&operator), words(&["--kubeconfig", &path("cluster/kubeconfig")])].concat();
-        let (mut cluster, mut server) = (part("cluster", cluster), part("server", server));
+        let kubeconfig = named.as_ref().map_or_else(|| path("cluster/kubeconfig"), |named| named.display().to_string());
+        let operator = [words(&operator), words(&["--kubeconfig", &kubeconfig])].concat();
+        let (cluster, mut server) = (part("cluster", cluster), part("server", server));
         let operator = part("operator", operator);
-        let named = std::env::var_os("VOLLEY_TEST_KUBECONFIG").map(PathBuf::from);
         let image = std::env::var("VOLLEY_TEST_IMAGE").unwrap_or_else(|_| IMAGE.to_owned());
         let image = if named.is_some() { image } else { "host".to_owned() };
-        if named.is_none() {
-            cluster.start();
-        }
         server.start();
         let traces = Traces::new(&folder.path().join("cluster"));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -143,13 +172,11 @@ impl Site {
         });
         let client = Client::new(&format!("http://{door}"), &key).unwrap();
         let entity = until("the server answers", || runtime.block_on(client.viewer()).ok()).1;
-        let namespace = format!("volley-test-{}", uuid::Uuid::new_v4().simple());
-        let agents = Vec::new();
-        let mut site = Site {
+        Site {
             server,
             cluster,
             operator,
-            agents,
+            agents: Vec::new(),
             client,
             entity,
             key,
@@ -157,14 +184,12 @@ impl Site {
             image,
             namespace,
             named,
+            is_guest: false,
+            turn: None,
             folder,
             traces,
             runtime,
-        };
-        until("the cluster is ready", || site.kubeconfig().exists().then_some(()));
-        site.prepare_cluster();
-        site.operator.start();
-        site
+        }
     }
 
     pub fn kubeconfig(&self) -> PathBuf {
@@ -323,7 +348,7 @@ impl Site {
 
     /// The pods of an item, wherever they are.
     pub fn pods(&self, item: &Item) -> Vec<Value> {
-        let selector = format!("volley.dev/item={}", item_key(&item.id));
+        let selector = selector(item);
         let list = self.kubectl(&["get", "pods", "-n", &self.namespace, "-l", &selector, "-o", "json"], "");
         serde_json::from_str::<Value>(&list).unwrap()["items"].as_array().unwrap().clone()
     }
@@ -352,7 +377,7 @@ impl Drop for Site {
             eprintln!("{}", self.logs());
         }
         self.agents.iter_mut().for_each(Part::kill);
-        if self.named.is_some() {
+        if self.named.is_some() && !self.is_guest {
             self.run_kubectl(&["delete", "namespace", &self.namespace, "--wait=false"], "");
         }
         self.operator.kill();

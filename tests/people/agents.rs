@@ -272,7 +272,7 @@ fn a_cluster_is_shown_once_to_those_who_may_see_it_and_names_only_what_they_may_
         let id = desk.push(1);
         let lease = text(&desk.take(1)[0]["lease"]);
         assert!(desk.acknowledge(&lease, "r1"));
-        let key = volley_plan::launch::names::item_key(&id);
+        let key = text(&desk.item(&id)["key"]);
         let pod = |name: &str, key: &str| json!({ "namespace": "ml", "pod": name, "item": key, "gpus": 2 });
         let picture = json!({ "nodes": [{ "name": "n1", "pods": [pod("own", &key), pod("other", "unknown")] }],
             "waiting": [], "events": [{ "about": "Pod own", "item": key }, { "about": "Pod other", "item": "unknown" },

@@ -103,7 +103,7 @@ try {
   for (let at = 0; at < POINTS; at += 5000)
     await stream(server, { run: "points", history: curve(5000, 1, at), at: { history: at } });
   await page.goto(`${server.url}/alice/mnist/runs/points/charts`);
-  const chart = page.getByRole("img", { name: /^Chart of loss/ });
+  const chart = page.getByRole("img", { name: /^Chart of loss; last value/ });
   await chart.waitFor();
   const live = await longestWhile(page, async () => {
     for (let post = 0; post < 20; post++) {

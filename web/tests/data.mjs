@@ -292,15 +292,3 @@ export function pictureOf({ nodes = 2, holders = [], waiting = [], events = [], 
   };
   return { nodes: Array.from({ length: nodes }, (_, number) => draw(number)), nodes_total: nodes, waiting, events };
 }
-
-/** The key by which a cluster's pods name an item, as our agent makes it of the item's id. */
-export function itemKey(id) {
-  let hash = 0xcbf29ce484222325n;
-  for (const byte of Buffer.from(id)) hash = BigInt.asUintN(64, (hash ^ BigInt(byte)) * 0x100000001b3n);
-  let key = "";
-  for (let letter = 0; letter < 12; letter++) {
-    key += "abcdefghijklmnopqrstuvwxyz0123456789"[Number(hash % 36n)];
-    hash /= 36n;
-  }
-  return key;
-}

@@ -197,7 +197,7 @@ test("a run's curves and output grow on the page while it goes on", async () => 
   await stream(server, { run: "live1", history: curve(20), logs: ["first line"] });
   const page = await open(browser, server);
   await signIn(page, server, server.key, "/alice/mnist/runs/live1/charts");
-  const chart = page.getByRole("img", { name: /^Chart of loss/ });
+  const chart = page.getByRole("img", { name: /^Chart of loss; last value/ });
   await chart.waitFor();
   const first = await chart.getAttribute("aria-label");
   await stream(server, { run: "live1", history: curve(30, 1, 20), logs: ["second line"], at: { history: 20, logs: 1 } });

@@ -4,7 +4,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { parse } from "yaml";
-import { curve, itemKey, makeQueue, pictureOf, push, seats, startOurAgent, startRun, stream, systemRows } from "./data.mjs";
+import { curve, makeQueue, pictureOf, push, seats, startOurAgent, startRun, stream, systemRows } from "./data.mjs";
 import { close, enter, open, PATIENCE_MS, Server, startBrowser, Up, Wire } from "./support.mjs";
 
 const LINES_MANY = 60_000;
@@ -290,7 +290,7 @@ test("whoever scrolls away from the end reads on where they are, and follows aga
 test("the cluster page shows every GPU with who holds it, what waits and why, and changes by itself", async () => {
   const { agent, item } = await launch("held1", { name: "vit-large" });
   await agent.note(item.lease, { state: "running" });
-  const holders = [{ node: 0, gpus: 4, pod: "vit-0", item: itemKey(item.id) }];
+  const holders = [{ node: 0, gpus: 4, pod: "vit-0", item: item.key }];
   await agent.tellCluster(pictureOf({ holders }));
   const page = await at("/cluster");
   await page.getByText("2 nodes, 16 GPUs").waitFor();
@@ -349,10 +349,10 @@ test("somebody of another team sees that a GPU is held and not by whom", async (
       namespace: "ml",
       about: "Pod secret-pod",
       message: "",
-      item: itemKey(item.id),
+      item: item.key,
     },
   ];
-  const picture = pictureOf({ holders: [{ node: 0, gpus: 2, pod: "secret-pod", item: itemKey(item.id) }], events });
+  const picture = pictureOf({ holders: [{ node: 0, gpus: 2, pod: "secret-pod", item: item.key }], events });
   await own.tellCluster(picture);
   await agent.note(item.lease, { state: "running" });
   const told = await server.send("GET", "/api/v1/clusters?entity=others", undefined, key);
@@ -388,7 +388,7 @@ test("a cut network is told of, and what happened meanwhile is shown when it is 
   await stream(server, { run: "distant", history: curve(10) });
   const wire = await Wire.to(server);
   const page = await at("/alice/mnist/runs/distant/charts", {}, wire);
-  const chart = page.getByRole("img", { name: /^Chart of loss/ });
+  const chart = page.getByRole("img", { name: /^Chart of loss; last value/ });
   await chart.waitFor();
   const before = await chart.getAttribute("aria-label");
   await wire.cut();
@@ -445,7 +445,7 @@ test("run and cluster fit a phone: nothing is wider than its window", async () =
   const { agent, item } = await launch("narrow1", { name: "a-run-with-a-rather-long-name-for-a-small-window" });
   await agent.note(item.lease, { state: "running", place: seats(6) });
   await agent.tellCluster(
-    pictureOf({ nodes: 3, holders: [{ node: 0, gpus: 8, pod: "x", item: itemKey(item.id) }], usage: 0.9 }),
+    pictureOf({ nodes: 3, holders: [{ node: 0, gpus: 8, pod: "x", item: item.key }], usage: 0.9 }),
     "phone",
   );
   await stream(server, { run: "narrow1", history: curve(30), logs: ["x".repeat(500)] });
@@ -511,7 +511,7 @@ test("the Volcano queue with more workers on a real cluster: gang map, all ranks
       [2, "worker-1"],
     ])
       await page.getByRole("link", { name: new RegExp(`Rank ${rank}\\s*${label}.*Running`) }).waitFor();
-    const chart = page.getByRole("img", { name: /^Chart of loss/ });
+    const chart = page.getByRole("img", { name: /^Chart of loss; last value/ });
     await chart.waitFor();
     const before = await chart.getAttribute("aria-label");
     await page.waitForFunction(

@@ -3,7 +3,6 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import {
   curve,
-  itemKey,
   makeJob,
   makeQueue,
   pictureOf,
@@ -131,7 +130,7 @@ async function fillCluster(server) {
   const waits = await begin("mixtral", "mixtral-finetune");
   const reason = "needs 16 nvidia.com/gpu together, 10 free; run llama-8b-pretrain holds 16 until about 18:40";
   await agent.note(waits.lease, { waiting: reason, place: seats(8, "Pending") });
-  const [own, other, third] = [gang, vit, waits].map(({ id }) => itemKey(id));
+  const [own, other, third] = [gang, vit, waits].map(({ key }) => key);
   const minutesAgo = (minutes) => new Date(Date.now() - minutes * 60_000).toISOString();
   const event = (minutes, reason, about, message, isWarning = false) => ({
     at: minutesAgo(minutes),

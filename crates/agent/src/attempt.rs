@@ -16,7 +16,7 @@ use volley_plan::launch::environment::Given;
 use volley_plan::launch::kubernetes::Manifests;
 use volley_plan::launch::order::{CodeSource, Order, PROJECT_DEFAULT, RunSpec, Station, Template, Ticket};
 use volley_plan::launch::secrets::{Secret, SecretValue};
-use volley_plan::launch::{self, Refusal, Submission, job, names, registries, walk};
+use volley_plan::launch::{self, Refusal, Submission, job, registries, walk};
 
 /// What is the same for all attempts of an agent.
 pub struct Bench {
@@ -114,7 +114,7 @@ impl Bench {
         spec.entity = given(spec.entity, &item.entity);
         spec.project = given(spec.project, PROJECT_DEFAULT);
         spec.author = spec.author.or_else(|| item.user.clone());
-        let made = || names::item_key(&item.id)[..8].to_owned();
+        let made = || item.key().chars().take(8).collect();
         let run_id = item.run.as_ref().map(|run| run.name.clone()).or_else(|| spec.run_id.clone()).unwrap_or_else(made);
         let run = item.run.clone().unwrap_or_else(|| Run {
             entity: spec.entity.clone(),
@@ -135,6 +135,7 @@ impl Bench {
         let template = item.template.as_ref();
         let ticket = Ticket {
             item: &item.id,
+            key: item.key(),
             attempt: item.attempt,
             queue: &item.queue,
             queue_entity: &item.entity,

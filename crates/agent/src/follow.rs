@@ -9,7 +9,6 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 use volley_client::events::{Event, Events};
 use volley_plan::agent::life::Standing;
-use volley_plan::launch::names;
 
 /// All items are asked for this often, whatever the events say; it is also the agent's sign of life, and three may be
 /// lost before others take its items over.
@@ -139,21 +138,21 @@ impl Shell {
     }
 
     fn hear(&self, event: &Event) {
-        let key = names::item_key(&event.subject);
+        let state = event.body["state"].as_str().unwrap_or_default();
+        if (event.kind.as_str(), state) == ("item.state", "PENDING") {
+            return self.taking.notify_one();
+        }
+        let Some(key) = self.table.key_of(&event.subject) else { return };
         match event.kind.as_str() {
             "item.stop" => self.stop_item(&key),
             "item.deleted" => {
                 self.table.change(&key, |entry| entry.item.be_over());
                 self.wake(&key);
             }
-            "item.state" => match event.body["state"].as_str() {
-                Some("PENDING") => self.taking.notify_one(),
-                Some("FINISHED" | "FAILED") => {
-                    self.table.change(&key, |entry| entry.item.standing = Standing::Ended);
-                    self.wake(&key);
-                }
-                _ => (),
-            },
+            "item.state" if matches!(state, "FINISHED" | "FAILED") => {
+                self.table.change(&key, |entry| entry.item.standing = Standing::Ended);
+                self.wake(&key);
+            }
             _ => (),
         }
     }

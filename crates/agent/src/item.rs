@@ -18,6 +18,9 @@ use volley_plan::queue::spec::is_scheduler;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Item {
     pub id: String,
+    /// Stands for the item on clusters and machines.
+    #[serde(default)]
+    pub key: Option<String>,
     /// The id with the number of the lease: whoever holds an older one is refused.
     pub lease: String,
     pub entity: String,
@@ -56,7 +59,7 @@ fn yes() -> bool {
 
 impl Item {
     pub fn key(&self) -> String {
-        names::item_key(&self.id)
+        self.key.clone().unwrap_or_else(|| names::item_key(&self.id))
     }
 
     /// As the plan sees it.
@@ -146,6 +149,12 @@ pub struct Table {
 impl Table {
     pub fn get(&self, key: &str) -> Option<Entry> {
         self.state.lock().entries.get(key).cloned()
+    }
+
+    /// The key of an item by its id, by which events name it.
+    pub fn key_of(&self, id: &str) -> Option<String> {
+        let state = self.state.lock();
+        state.entries.iter().find(|(_, entry)| entry.item.id == id).map(|(key, _)| key.clone())
     }
 
     /// Takes an item in, or what the server says of it now.
@@ -278,6 +287,7 @@ mod tests {
     fn item(id: &str, standing: Standing) -> Item {
         Item {
             id: id.to_owned(),
+            key: None,
             lease: String::new(),
             entity: "e".to_owned(),
             queue: "q".to_owned(),

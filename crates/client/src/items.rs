@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 #[serde(default)]
 pub struct Item {
     pub id: String,
+    /// Stands for the item in labels and names on a cluster.
+    pub key: Option<String>,
     /// By which people call it.
     pub number: i64,
     /// The id with the lease, which every answer for the item names.

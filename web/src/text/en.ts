@@ -37,7 +37,7 @@ export const en = {
   byAuthor: "By author",
   cancel: "Cancel",
   changes: "What changes",
-  chartOf: (title: string, last: string) => `Chart of ${title}; last value ${last}`,
+  chartOf: (title: string, last: string) => `Chart of ${title}; ${last ? `last value ${last}` : "no value yet"}`,
   charts: "Charts",
   choose: "Choose…",
   chooseRun: (run: string) => `Choose ${run} to compare`,

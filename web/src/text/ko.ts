@@ -34,7 +34,7 @@ export const ko: Text = {
   byAuthor: "작성자별",
   cancel: "취소",
   changes: "변경 내용",
-  chartOf: (title, last) => `${title} 차트, 마지막 값 ${last}`,
+  chartOf: (title, last) => `${title} 차트, ${last ? `마지막 값 ${last}` : "아직 값 없음"}`,
   charts: "차트",
   choose: "선택…",
   chooseRun: (run) => `비교할 ${run} 선택`,

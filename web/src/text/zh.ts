@@ -34,7 +34,7 @@ export const zh: Text = {
   byAuthor: "按作者",
   cancel: "取消",
   changes: "更改内容",
-  chartOf: (title, last) => `${title} 图表，最新值 ${last}`,
+  chartOf: (title, last) => `${title} 图表，${last ? `最新值 ${last}` : "暂无数值"}`,
   charts: "图表",
   choose: "请选择…",
   chooseRun: (run) => `选择 ${run} 进行比较`,

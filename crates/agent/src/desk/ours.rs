@@ -118,6 +118,7 @@ fn read(item: items::Item) -> Item {
     });
     Item {
         id: item.id,
+        key: item.key,
         lease: item.lease,
         entity: item.entity,
         queue: item.queue,

@@ -99,6 +99,7 @@ impl Theirs {
         let resumes = spec["_resume_count"].as_u64().and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
         Item {
             id: item.clone(),
+            key: None,
             lease: item,
             entity: spec["queue_entity"].as_str().unwrap_or(&self.entity).to_owned(),
             queue: queue.to_owned(),

@@ -17,7 +17,7 @@ use volley_plan::agent::life::Deed;
 use volley_plan::launch::kubernetes::Manifests;
 use volley_plan::launch::secrets::{Secret, owned};
 use volley_plan::launch::services::{self, Auxiliary};
-use volley_plan::launch::{label, names};
+use volley_plan::launch::label;
 
 /// Services beside a workload have no common sign of readiness that could be watched.
 const READY_PAUSE: Duration = Duration::from_millis(200);
@@ -274,7 +274,7 @@ async fn sweep(cluster: &Arc<Cluster>, attempt: &Attempt) -> Done {
         Ok(manifests) => BTreeSet::from([manifests.namespace.as_str()]),
         Err(_) => helpers.iter().map(|helper| text(helper, "metadata.namespace")).collect(),
     };
-    let selector = format!("{}={},{}=launch-agent", label::ITEM, names::item_key(&attempt.item.id), label::CREATED_BY);
+    let selector = format!("{}={},{}=launch-agent", label::ITEM, attempt.key, label::CREATED_BY);
     let mut kinds = vec![Kind::new("v1", "Secret", "secrets")];
     for service in services_of(attempt) {
         kinds.push(cluster.plain_kind(&service.manifest).await?);

@@ -165,7 +165,7 @@ fn request(order: &Order, station: &Station, image: String) -> Request {
     // A server on this machine is reached over the machine's own network.
     let host = if is_local { json!({ "NetworkMode": "host" }) } else { json!({}) };
     Request {
-        name: names::made(&["launch", &order.spec.entity, &order.spec.project], &order.item, order.attempt),
+        name: names::made(&["launch", &order.spec.entity, &order.spec.project], &order.key, order.attempt),
         image,
         platform: None,
         entry_point,

@@ -8,6 +8,7 @@ pub fn order(config: Value) -> Order {
         "resource": "kubernetes", "author": "alice"});
     Order {
         item: "RQI1".into(),
+        key: "k1k2k3k4k5k6".into(),
         attempt: 1,
         queue: "q".into(),
         queue_entity: "team".into(),

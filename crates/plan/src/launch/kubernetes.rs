@@ -221,8 +221,8 @@ fn name(workload: &mut Value, order: &Order) -> Result<(), Refusal> {
     }
     let (own, start) = (text(workload, "metadata.name").to_owned(), text(workload, "metadata.generateName").to_owned());
     let name = match (own.as_str(), start.as_str()) {
-        ("", "") => names::made(&["launch", &order.spec.entity, &order.spec.project], &order.item, order.attempt),
-        ("", start) => names::made(&[start], &order.item, order.attempt),
+        ("", "") => names::made(&["launch", &order.spec.entity, &order.spec.project], &order.key, order.attempt),
+        ("", start) => names::made(&[start], &order.key, order.attempt),
         (own, _) => names::with_attempt(own, order.attempt),
     };
     let problems = legal::dns_subdomain(&name);

@@ -273,7 +273,7 @@ fn the_workload_and_its_pods_are_found_again_by_their_labels() {
         {
             assert_eq!(labels[key], value);
         }
-        assert_eq!(labels[label::ITEM], names::item_key("RQI1"));
+        assert_eq!(labels[label::ITEM], "k1k2k3k4k5k6");
     }
     assert_eq!(job["metadata"]["labels"]["a"], "b");
     assert_eq!(job["metadata"]["annotations"][label::ITEM], "RQI1");

@@ -38,7 +38,7 @@ pub mod label {
     pub const AGENT: &str = "wandb.ai/agent";
     pub const CREATED_BY: &str = "wandb.ai/created-by";
     pub const AUXILIARY: &str = "wandb.ai/auxiliary-resource";
-    /// The item's key (`names::item_key`); the id itself is in an annotation, as it is no label's value.
+    /// The item's key (`Order::key`); the id itself is in an annotation, as it is no label's value.
     pub const ITEM: &str = "volley.dev/item";
     pub const ATTEMPT: &str = "volley.dev/attempt";
     /// Where its queue said how important a launch is: 0 to 3, and 2 where nothing is said.

@@ -32,15 +32,15 @@ pub fn label(text: &str) -> String {
     value.trim_end_matches(|letter| !is_plain(letter)).to_owned()
 }
 
-/// Twelve letters and digits that stand for an item wherever its id cannot be written.
+/// Twelve letters and digits that stand for an item wherever its id cannot be written, where its server gives it no key.
 pub fn item_key(item: &str) -> String {
     suffix(item)
 }
 
 /// The name of an object whose config gives none.
-pub fn made(words: &[&str], item: &str, attempt: u32) -> String {
+pub fn made(words: &[&str], key: &str, attempt: u32) -> String {
     let prefix = dns(&words.join("-"), PREFIX_MAX);
-    with_attempt(&format!("{prefix}-{}", item_key(item)), attempt)
+    with_attempt(&format!("{prefix}-{key}"), attempt)
 }
 
 /// A name for this attempt: the first has the name as it is, later ones their number, so that they never meet the
@@ -89,12 +89,12 @@ mod tests {
     // L-27, K-20
     #[test]
     fn an_attempt_of_an_item_has_one_name() {
-        let first = made(&["launch", "team", "Proj_1"], "RQI1", 1);
+        let first = made(&["launch", "team", "Proj_1"], "rqi1", 1);
         assert!(first.starts_with("launch-team-proj-1-"), "{first}");
-        assert_eq!(first, made(&["launch", "team", "Proj_1"], "RQI1", 1));
-        assert_ne!(first, made(&["launch", "team", "Proj_1"], "RQI2", 1));
-        assert_eq!(made(&["launch", "team", "Proj_1"], "RQI1", 2), format!("{first}-2"));
-        let long = made(&["launch", &"e".repeat(80), "p"], "RQI1", 3);
+        assert_eq!(first, made(&["launch", "team", "Proj_1"], "rqi1", 1));
+        assert_ne!(first, made(&["launch", "team", "Proj_1"], "rqi2", 1));
+        assert_eq!(made(&["launch", "team", "Proj_1"], "rqi1", 2), format!("{first}-2"));
+        let long = made(&["launch", &"e".repeat(80), "p"], "rqi1", 3);
         assert!(long.len() <= 54 && names::dns_label(&long).is_empty(), "{long}");
         let full = "n".repeat(63);
         assert_eq!(with_attempt(&full, 12), format!("{}-12", "n".repeat(60)));

@@ -14,6 +14,8 @@ pub const PROJECT_DEFAULT: &str = "uncategorized";
 #[derive(Debug, Clone, PartialEq)]
 pub struct Order {
     pub item: String,
+    /// Stands for the item in names and labels; no two servers have one in common.
+    pub key: String,
     /// Counted from 1; later ones follow a preemption.
     pub attempt: u32,
     pub queue: String,
@@ -129,6 +131,7 @@ impl Default for Station {
 #[derive(Debug, Clone)]
 pub struct Ticket<'a> {
     pub item: &'a str,
+    pub key: String,
     pub attempt: u32,
     pub queue: &'a str,
     pub queue_entity: &'a str,
@@ -140,9 +143,10 @@ pub struct Ticket<'a> {
 impl Order {
     /// The order for a spec that was read from `written`; a job is added by `add_job`.
     pub fn new(ticket: Ticket<'_>, spec: RunSpec, written: &Value) -> Order {
-        let Ticket { item, attempt, queue, queue_entity, priority, run_id, template } = ticket;
+        let Ticket { item, key, attempt, queue, queue_entity, priority, run_id, template } = ticket;
         Order {
             item: item.to_owned(),
+            key,
             attempt,
             queue: queue.to_owned(),
             queue_entity: queue_entity.to_owned(),

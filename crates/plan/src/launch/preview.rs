@@ -42,6 +42,7 @@ pub fn preview(asked: &Asked<'_>) -> Result<Preview, Vec<Refusal>> {
     let run_id = spec.run_id.clone().unwrap_or_else(|| NOT_YET.to_owned());
     let ticket = Ticket {
         item: NOT_YET,
+        key: NOT_YET.to_owned(),
         attempt: 1,
         queue: asked.queue,
         queue_entity: asked.entity,

@@ -2,7 +2,7 @@
 
 use super::environment::{FILE_FROM, Given, json_text};
 use super::label;
-use super::names::{self, item_key};
+use super::names;
 use super::order::{Order, Station};
 use crate::queue::spec::PRIORITY_DEFAULT;
 use serde_json::{Map, Value, json};
@@ -42,7 +42,7 @@ pub fn api_key_name(order: &Order) -> String {
 }
 
 pub fn team_name(order: &Order) -> String {
-    format!("volley-secrets-{}", item_key(&order.item))
+    format!("volley-secrets-{}", order.key)
 }
 
 pub fn registry_name(order: &Order) -> String {
@@ -50,7 +50,7 @@ pub fn registry_name(order: &Order) -> String {
 }
 
 pub fn inputs_name(order: &Order) -> String {
-    format!("volley-inputs-{}", item_key(&order.item))
+    format!("volley-inputs-{}", order.key)
 }
 
 /// The texts that are handed over as files as well: name of the file, name of the variable that points there, text.
@@ -93,7 +93,7 @@ pub fn labels(order: &Order, station: &Station) -> Map<String, Value> {
     let mut put = |key: &str, value: String| drop(labels.insert(key.to_owned(), Value::from(value)));
     put(label::CREATED_BY, "launch-agent".to_owned());
     put(label::RUN, names::label(&order.run_id));
-    put(label::ITEM, item_key(&order.item));
+    put(label::ITEM, order.key.clone());
     put(label::ATTEMPT, order.attempt.to_string());
     if order.priority != PRIORITY_DEFAULT {
         put(label::PRIORITY, order.priority.to_string());

@@ -3,7 +3,7 @@
 use super::environment::{Given, json_text};
 use super::kubernetes::{put_labels, unwrapped};
 use super::macros::Macros;
-use super::names::{item_key, label as label_value};
+use super::names::label as label_value;
 use super::order::{Order, Service, Station};
 use super::safety::{self, Judge};
 use super::secrets::{env_entry, labels};
@@ -68,7 +68,7 @@ fn auxiliary(
     safe_names(&mut manifest, service)?;
     if text(&manifest, "metadata.name").is_empty() {
         let name = sanitised(&service.name).ok_or_else(|| nameless(service))?;
-        manifest["metadata"]["name"] = json!(format!("{name}-{}", item_key(&order.item)));
+        manifest["metadata"]["name"] = json!(format!("{name}-{}", order.key));
     }
     manifest["metadata"]["namespace"] = json!(namespace);
     give(&mut manifest, order);

@@ -20,7 +20,6 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use volley_plan::launch::names::item_key;
 use volley_plan::people::Deed;
 use volley_plan::queue::item::ORPHANED_AFTER;
 
@@ -149,7 +148,7 @@ impl Work {
             let name = item.spec()["name"].as_str().filter(|name| !name.is_empty()).map(str::to_owned);
             let known = json!({ "id": id.as_str(), "queue": queue.name, "entity": entity, "user": item.author, "run": run,
                 "name": name, "attempt": item.life.attempt + 1 });
-            self.by_key.insert(item_key(&id), known);
+            self.by_key.insert(item.key.clone(), known);
         }
         let waiting = items::first_waiting(database, queue.id, WAITING_MAX).await?;
         if !waiting.is_empty() {

@@ -5,9 +5,10 @@ use crate::args;
 use crate::database::{Database, Result, Row, Write, places};
 use crate::events::{self, Event};
 use crate::ids;
-use crate::run::Run;
+use crate::run::{Run, names};
 use jiff::Timestamp;
 use serde_json::Value;
+use volley_plan::launch::names::item_key;
 use volley_plan::queue::item::{self, Answer, Keeper, LEASE, ORPHANED_AFTER, State};
 use volley_plan::queue::spec::{Prior, Resolved};
 use volley_plan::run::state::State as RunState;
@@ -15,6 +16,8 @@ use volley_plan::run::state::State as RunState;
 #[derive(Clone, Debug)]
 pub struct Item {
     pub id: i64,
+    /// Stands for it on clusters, whoever else's items are there.
+    pub key: String,
     pub queue_id: i64,
     pub entity_id: i64,
     /// Whose members are told of it, as `Queue::audience` says.
@@ -86,8 +89,8 @@ fn items(rest: &str) -> sqlx::AssertSqlSafe<String> {
 
 pub async fn insert(write: &mut Write, queue: &Queue, resolved: &Resolved, user: i64, now: Timestamp) -> Result<i64> {
     let sql = "INSERT INTO items (queue_id, state, spec, template_values, priority, rank, attempt, lease, warnings, user_id, \
-               created_at, updated_at, config_id, has_own_args) \
-               VALUES ($1, 'PENDING', $2, $3, $4, $5, $6, 0, '[]', $7, $8, $8, $9, $10) RETURNING id";
+               created_at, updated_at, config_id, has_own_args, cluster_key) \
+               VALUES ($1, 'PENDING', $2, $3, $4, $5, $6, 0, '[]', $7, $8, $8, $9, $10, $11) RETURNING id";
     let args = args![
         queue.id,
         resolved.spec.to_string(),
@@ -98,7 +101,8 @@ pub async fn insert(write: &mut Write, queue: &Queue, resolved: &Resolved, user:
         user,
         now,
         queue.config_id,
-        resolved.has_own_args
+        resolved.has_own_args,
+        names::new_key()
     ];
     let id = write.one(sql, args).await?.get("id")?;
     let attempt = resolved.attempt;
@@ -454,8 +458,11 @@ impl Item {
 
 fn read(row: &Row) -> Result<Item> {
     let until: Option<i64> = row.get("leased_until")?;
+    let id: i64 = row.get("id")?;
+    let key: Option<String> = row.get("cluster_key")?;
     Ok(Item {
-        id: row.get("id")?,
+        id,
+        key: key.unwrap_or_else(|| item_key(&ids::encode("RunQueueItem", id))),
         queue_id: row.get("queue_id")?,
         entity_id: row.get("entity_id")?,
         audience: row.get("audience")?,

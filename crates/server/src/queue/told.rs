@@ -51,6 +51,7 @@ impl<'a> Teller<'a> {
         let run = run.map(|(entity, project, name)| json!({ "entity": entity, "project": project, "name": name }));
         json!({
             "id": ids::encode("RunQueueItem", item.id).as_str(),
+            "key": item.key,
             "number": item.id,
             "entity": self.entity,
             "queue": self.queue.name,

@@ -4,6 +4,7 @@ use rand::RngExt as _;
 
 const ID_LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 const ID_LENGTH: usize = 8;
+const KEY_LENGTH: usize = 12;
 
 const HOW: &[&str] = &[
     "amber", "bold", "brisk", "bright", "calm", "clear", "crisp", "deep", "eager", "fair", "fresh", "gentle", "glad",
@@ -17,8 +18,17 @@ const WHAT: &[&str] = &[
 ];
 
 pub fn new_id() -> String {
+    letters(ID_LENGTH)
+}
+
+/// A key by which clusters know an item.
+pub fn new_key() -> String {
+    letters(KEY_LENGTH)
+}
+
+fn letters(length: usize) -> String {
     let mut rng = rand::rng();
-    (0..ID_LENGTH).map(|_| char::from(ID_LETTERS[rng.random_range(0..ID_LETTERS.len())])).collect()
+    (0..length).map(|_| char::from(ID_LETTERS[rng.random_range(0..ID_LETTERS.len())])).collect()
 }
 
 /// A label, with the number of the run in its project.
