@@ -45,6 +45,7 @@ lint: web
 test: setup lint ## Everything: format, lint, all tests, the README's tour and the guides, the demo
 	cargo build -p volley
 	$(TEST) --workspace
+	tests/named.sh
 	npm --prefix web test
 	tests/pages.sh
 	tests/demo.sh
