@@ -199,9 +199,8 @@ fn containers_outlive_their_agent_and_end_before_a_stop_is_told() {
     for (id, line) in [(&long, "first"), (&stopped, "up"), (&removed, "up")] {
         launch.until(id, "its line is there", |item| item.run.is_some() && launch.lines(item) == [line]);
     }
-    let container = |id: &str| {
-        podman.run(&["ps", "-a", "-q", "--filter", &format!("label={}", selector(&launch.item(id)))])
-    };
+    let container =
+        |id: &str| podman.run(&["ps", "-a", "-q", "--filter", &format!("label={}", selector(&launch.item(id)))]);
     agent.kill();
     podman.run(&["exec", &container(&long), "sh", "-c", "echo >/tmp/go"]);
     launch.stop(&stopped);

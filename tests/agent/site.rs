@@ -5,6 +5,7 @@
 
 use crate::command::{Output, PATIENCE, finish};
 use crate::installed::newest;
+use crate::launch::selector;
 use crate::traces::Traces;
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -14,7 +15,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use crate::launch::selector;
 use volley_client::Client;
 use volley_client::items::{Item, Submission};
 use volley_client::people::QueueSpec;

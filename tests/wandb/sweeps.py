@@ -46,6 +46,16 @@ assert len(set(xs)) == 5 and all(-2 <= x <= 2 for x in xs), xs
 assert read.state == "FINISHED" and read.expected_run_count == 5 and read.order == "+summary_metrics.loss", read.state
 assert read.best_run().summary["loss"] == min(x ** 2 for x in xs)
 
+# A run from before the sweep is one of its runs, and what it tried is not tried again.
+with wandb.init(project="s", entity="alice", config={"x": 1, "note": "by hand"}) as before:
+    before.log({"loss": 1})
+pathlib.Path("prior.yaml").write_text("method: grid\nmetric: {name: loss, goal: minimize}\nparameters: {x: {values: [1, 2]}}\n")
+said = wandb_command("sweep", "-p", "s", "-e", "alice", "--prior_run", before.id, "prior.yaml")
+prior = said.split("wandb agent alice/s/")[1].split()[0]
+wandb.agent(f"alice/s/{prior}", function=train)
+runs = wandb.Api().sweep(f"alice/s/{prior}").runs
+assert sorted(run.config["x"] for run in runs) == [1, 2] and before.id in [run.id for run in runs], list(runs)
+
 early = make("early.yaml", """method: grid
 parameters: {x: {values: [0, 1, 9]}}
 early_terminate: {type: hyperband, min_iter: 4, eta: 3}
@@ -61,5 +71,5 @@ for option, state in (("--pause", "PAUSED"), ("--resume", "RUNNING"), ("--cancel
     wandb_command("sweep", option, f"alice/s/{other}")
     assert wandb.Api().sweep(f"alice/s/{other}").state == state, (option, state)
 sweeps = wandb.Api().project("s", "alice").sweeps()
-assert {sweep.id for sweep in sweeps} == {sweep, early, other}, list(sweeps)
+assert {sweep.id for sweep in sweeps} == {sweep, prior, early, other}, list(sweeps)
 wandb_command("agent", "alice/s/nothing", fails=True)

@@ -141,7 +141,7 @@ impl Bench {
             queue_entity: &item.entity,
             priority: item.priority,
             run_id,
-            template: template.map(|(raw, values)| Template { raw: raw.clone(), values: values.clone() }),
+            template: template.map(|own| Template { raw: own.0.clone(), values: own.1.clone() }),
         };
         let mut order = Order::new(ticket, spec, &item.spec);
         let recipe = match self.add_job(&mut order).await? {

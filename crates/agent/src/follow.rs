@@ -29,7 +29,7 @@ impl Shell {
 
     async fn poll(&self) {
         loop {
-            match self.look_at_all().await {
+            match self.look_at_all(false).await {
                 Ok(true) => return,
                 Ok(false) => self.health.set(Stage::Working),
                 Err(error) => self.trouble(&error),
@@ -70,7 +70,7 @@ impl Shell {
             }
         };
         self.look_at_queues().await?;
-        if self.look_at_all().await? {
+        if self.look_at_all(true).await? {
             return Ok(());
         }
         self.health.set(Stage::Working);
@@ -89,7 +89,7 @@ impl Shell {
                 }
                 Next::Round => {
                     self.look_at_queues().await?;
-                    if self.look_at_all().await? {
+                    if self.look_at_all(false).await? {
                         return Ok(());
                     }
                     self.taking.notify_one();
@@ -100,15 +100,15 @@ impl Shell {
     }
 
     /// Takes in how all items stand; says whether the agent is told to stop.
-    async fn look_at_all(&self) -> Result<bool, Failure> {
+    async fn look_at_all(&self, is_full: bool) -> Result<bool, Failure> {
         let asked = self.table.now();
-        let items = self.desk.items().await?;
+        let items = self.desk.items(is_full).await?;
         let is_ours = |item: &crate::item::Item| {
             let is_held = item.is_open() && (item.is_mine || item.is_orphaned);
             // Something may be left: of others an attempt before, or what was settled but not let go; of this agent, from
             // before it was killed, lines that the server lacks.
             let is_left = |key: &str| self.kube.has(key) || self.process.has(key) || self.consoles.has_left(key);
-            self.table.get(&item.key()).is_some() || is_held || (!item.is_open() && is_left(&item.key()))
+            self.table.has(&item.key()) || is_held || (!item.is_open() && is_left(&item.key()))
         };
         let items = items.into_iter().filter(is_ours).collect();
         let listed = self.table.take_list(items, asked);

@@ -15,6 +15,9 @@ use volley_plan::agent::life::{self, Standing};
 use volley_plan::launch::names;
 use volley_plan::queue::spec::is_scheduler;
 
+/// Everything is looked at once in so many lists, whether or not it has changed.
+const TURNS: usize = 20;
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Item {
     pub id: String,
@@ -40,10 +43,10 @@ pub struct Item {
     /// It ended otherwise than by its run: by this agent's word, by a stop, or it was deleted.
     #[serde(default)]
     pub is_over: bool,
-    /// The run spec with template values in place.
-    pub spec: Value,
+    /// The run spec with template values in place. It never changes, and many have a copy of the item.
+    pub spec: Arc<Value>,
     /// The queue's config as its admin wrote it, and the values of its variables.
-    pub template: Option<(Value, BTreeMap<String, Value>)>,
+    pub template: Option<Arc<(Value, BTreeMap<String, Value>)>>,
     pub run: Option<Run>,
     pub user: Option<String>,
     pub priority: i64,
@@ -60,6 +63,14 @@ fn yes() -> bool {
 impl Item {
     pub fn key(&self) -> String {
         self.key.clone().unwrap_or_else(|| names::item_key(&self.id))
+    }
+
+    /// With what lists leave out of an item that is known.
+    fn or_of(mut self, known: &Item) -> Item {
+        if self.spec.is_null() || self.spec == known.spec {
+            (self.spec, self.template) = (known.spec.clone(), known.template.clone());
+        }
+        self
     }
 
     /// As the plan sees it.
@@ -139,6 +150,8 @@ struct State {
     /// When those were removed that a list which is under way may still have.
     removed: BTreeMap<String, u64>,
     clock: u64,
+    /// Lists that were taken in.
+    lists: usize,
 }
 
 #[derive(Default)]
@@ -155,6 +168,10 @@ impl Table {
     pub fn key_of(&self, id: &str) -> Option<String> {
         let state = self.state.lock();
         state.entries.iter().find(|(_, entry)| entry.item.id == id).map(|(key, _)| key.clone())
+    }
+
+    pub fn has(&self, key: &str) -> bool {
+        self.state.lock().entries.contains_key(key)
     }
 
     /// Takes an item in, or what the server says of it now.
@@ -200,7 +217,8 @@ impl Table {
         self.state.lock().clock
     }
 
-    /// Takes a list in that was asked for at `asked`. What became of those that it lacks is to be asked for.
+    /// Takes a list in that was asked for at `asked`: what it changes is to be looked at, and some of the rest, in case a
+    /// change was missed. What became of those that it lacks is to be asked for.
     pub fn take_list(&self, items: Vec<Item>, asked: u64) -> Listed {
         let mut listed = BTreeMap::new();
         for item in items {
@@ -208,18 +226,27 @@ impl Table {
         }
         let mut state = self.state.lock();
         state.removed.retain(|_, removed| *removed > asked);
+        state.lists += 1;
+        let turn = state.lists;
         let (mut keys, mut missing) = (Vec::new(), Vec::new());
-        for (key, entry) in state.entries.iter_mut().filter(|(_, entry)| entry.touched <= asked) {
+        for (number, (key, entry)) in state.entries.iter_mut().enumerate() {
+            if entry.touched > asked {
+                continue;
+            }
+            let before = entry.item.clone();
             match listed.remove(key) {
-                Some(item) if item.attempt == entry.item.attempt => entry.item = item,
-                Some(item) => *entry = Entry::new(item),
+                Some(item) if item.attempt == entry.item.attempt => entry.item = item.or_of(&before),
+                Some(item) => *entry = Entry::new(item.or_of(&before)),
                 None if entry.item.standing == Standing::Ended => entry.item.be_over(),
                 // Its own agent, or another, has taken it up again.
                 None if entry.item.is_open() && !entry.item.is_mine => entry.item.is_orphaned = false,
                 None => missing.push(entry.item.clone()),
             }
             entry.heed();
-            keys.push(key.clone());
+            let is_missing = missing.last().is_some_and(|missing: &Item| missing.id == before.id);
+            if entry.item != before || is_missing || (number + turn).is_multiple_of(TURNS) {
+                keys.push(key.clone());
+            }
         }
         for (key, item) in listed {
             if !state.entries.contains_key(&key) && !state.removed.contains_key(&key) {
@@ -283,6 +310,7 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn item(id: &str, standing: Standing) -> Item {
         Item {
@@ -298,7 +326,7 @@ mod tests {
             attempt: 1,
             is_stop_asked: false,
             is_over: false,
-            spec: Value::Null,
+            spec: Arc::default(),
             template: None,
             run: None,
             user: None,
@@ -346,6 +374,31 @@ mod tests {
         assert_eq!(mine.whereabouts(&told("a:1", Standing::Claimed)), None);
         assert_eq!(mine.whereabouts(&told("a:2", Standing::Claimed)), Some(Whereabouts::Elsewhere));
         assert_eq!(mine.whereabouts(&told("", Standing::Ended)), Some(Whereabouts::Over));
+    }
+
+    #[test]
+    fn a_list_wakes_what_it_changes_and_in_turn_everything() {
+        let table = Table::default();
+        let all: Vec<Item> = (0..100)
+            .map(|number| Item {
+                spec: Arc::new(json!({ "n": number })),
+                ..item(&number.to_string(), Standing::Claimed)
+            })
+            .collect();
+        all.iter().for_each(|item| drop(table.put(item.clone())));
+        let short = |item: &Item| Item { spec: Arc::default(), ..item.clone() };
+        let mut woken = std::collections::BTreeSet::new();
+        for _ in 0..TURNS {
+            let listed = table.take_list(all.iter().map(short).collect(), table.now());
+            assert!(listed.keys.len() <= 100 / TURNS, "{:?}", listed.keys);
+            woken.extend(listed.keys);
+        }
+        assert_eq!(woken.len(), 100);
+        let mut changed: Vec<Item> = all.iter().map(short).collect();
+        changed[7].is_stop_asked = true;
+        let keys = table.take_list(changed, table.now()).keys;
+        assert!(keys.contains(&all[7].key()) && keys.len() <= 1 + 100 / TURNS);
+        assert_eq!(table.get(&all[7].key()).unwrap().item.spec, all[7].spec, "lists may leave specs out");
     }
 
     // L-16, L-34

@@ -94,6 +94,12 @@ impl Shell {
     /// The item's present attempt, made ready once.
     async fn attempt(&self, key: &str, entry: &Entry) -> Result<Attempt, Failure> {
         let item = self.desk.fill(&entry.item).await?;
+        if entry.item.spec.is_null() {
+            let Item { spec, template, run, .. } = item.clone();
+            self.table.change(key, |entry| {
+                (entry.item.spec, entry.item.template, entry.item.run) = (spec, template, run);
+            });
+        }
         let prepared = match &entry.prepared {
             Some((attempt, prepared)) if *attempt == item.attempt => prepared.clone(),
             _ => {

@@ -144,8 +144,8 @@ impl Client {
     }
 
     /// All of the agent's queues that it has to know of; a sign of life.
-    pub async fn agent_items(&self, agent: &str) -> Result<Vec<Item>> {
-        let told = self.get(&format!("/api/v1/agents/{}/items", part(agent))).await?;
+    pub async fn agent_items(&self, agent: &str, with_specs: bool) -> Result<Vec<Item>> {
+        let told = self.get(&format!("/api/v1/agents/{}/items?specs={with_specs}", part(agent))).await?;
         self.read(told)
     }
 

@@ -49,10 +49,10 @@ impl Desk {
         })
     }
 
-    /// All items that concern this agent; asking is a sign of life.
-    pub async fn items(&self) -> Result<Vec<Item>, Failure> {
+    /// All items that concern this agent; asking is a sign of life. Unless the list is to be full, specs may be left out.
+    pub async fn items(&self, is_full: bool) -> Result<Vec<Item>, Failure> {
         match self {
-            Desk::Ours(desk) => desk.items().await,
+            Desk::Ours(desk) => desk.items(is_full).await,
             Desk::Theirs(desk) => desk.items().await,
         }
     }

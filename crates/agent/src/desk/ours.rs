@@ -5,6 +5,7 @@ use crate::attempt::values;
 use crate::item::{Item, Told, Whereabouts};
 use crate::runner::Failure;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use volley_client::items::{self, By, Run};
 use volley_client::{Client, Error};
 use volley_plan::agent::life::Standing;
@@ -16,8 +17,8 @@ pub struct Ours {
 }
 
 impl Ours {
-    pub async fn items(&self) -> Result<Vec<Item>, Failure> {
-        Ok(self.client.agent_items(&self.agent).await?.into_iter().map(read).collect())
+    pub async fn items(&self, is_full: bool) -> Result<Vec<Item>, Failure> {
+        Ok(self.client.agent_items(&self.agent, is_full).await?.into_iter().map(read).collect())
     }
 
     /// What lists leave out of items that are not this agent's: needed to clear away what is left of them.
@@ -114,7 +115,7 @@ fn read(item: items::Item) -> Item {
             true => config_of(&json!({ "resource_args": config.resource_args }), &config.resource),
             false => config.resource_args,
         };
-        (raw, values(&item.values))
+        Arc::new((raw, values(&item.values)))
     });
     Item {
         id: item.id,
@@ -129,7 +130,7 @@ fn read(item: items::Item) -> Item {
         attempt: item.attempt.max(1),
         is_stop_asked: item.stop_asked,
         is_over: item.end.as_deref() == Some("stopped"),
-        spec: if item.resolved_spec.is_object() { item.resolved_spec } else { item.spec },
+        spec: Arc::new(if item.resolved_spec.is_object() { item.resolved_spec } else { item.spec }),
         template,
         run: item.run,
         user: Some(item.user).filter(|user| !user.is_empty()),

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use volley_client::Client;
 use volley_client::items::Run;
 use volley_client::launch::{Lease, Report};
@@ -110,11 +111,11 @@ impl Theirs {
             attempt: resumes + 1,
             is_stop_asked: false,
             is_over: false,
-            template: is_known.then(|| (config, BTreeMap::new())),
+            template: is_known.then(|| Arc::new((config, BTreeMap::new()))),
             run: None,
             user: spec["author"].as_str().map(str::to_owned),
             priority: spec["priority"].as_i64().unwrap_or(2),
-            spec,
+            spec: Arc::new(spec),
         }
     }
 
@@ -132,7 +133,7 @@ impl Theirs {
 
     /// A copy of the spec goes to the same queue, with the same run (L-23), its priority and author (L-26).
     pub async fn requeue(&self, item: &Item, run: &Run) -> Result<(), Failure> {
-        let mut spec = item.spec.clone();
+        let mut spec = Value::clone(&item.spec);
         if let Some(spec) = spec.as_object_mut() {
             spec.insert("run_id".to_owned(), json!(run.name));
             spec.insert("_resume_count".to_owned(), json!(item.attempt));

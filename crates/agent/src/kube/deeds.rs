@@ -15,9 +15,9 @@ use tokio::time::Instant;
 use volley_api::kube::{text, time};
 use volley_plan::agent::life::Deed;
 use volley_plan::launch::kubernetes::Manifests;
+use volley_plan::launch::label;
 use volley_plan::launch::secrets::{Secret, owned};
 use volley_plan::launch::services::{self, Auxiliary};
-use volley_plan::launch::label;
 
 /// Services beside a workload have no common sign of readiness that could be watched.
 const READY_PAUSE: Duration = Duration::from_millis(200);

@@ -241,7 +241,8 @@ fn agents() -> Vec<Route> {
     use queue::serve;
     let item = "/api/v1/items/{item}";
     vec![
-        route(Get, "/api/v1/agents/{agent}/items", Known, "What an agent has to know of its queues", serve::list),
+        route(Get, "/api/v1/agents/{agent}/items", Known, "What an agent has to know of its queues", serve::list)
+            .query("specs: boolean?"),
         route(Put, "/api/v1/agents/{agent}/queues", Known, "Say which queues an agent serves", serve::serve)
             .body("queues: array"),
         route(Post, "/api/v1/agents/{agent}/take", Known, "Take what waits, for a minute", serve::take)

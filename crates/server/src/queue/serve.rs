@@ -19,7 +19,7 @@ use crate::project::{self, Path as ProjectPath, Project};
 use crate::run::{self, upsert};
 use crate::{Shared, ids};
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -45,11 +45,18 @@ async fn queues(shared: &Shared, caller: &Caller, agent: &Agent) -> Result<Vec<Q
     Ok(found)
 }
 
+#[derive(Deserialize)]
+pub struct Detail {
+    /// An agent that knows its items already needs no specs again.
+    specs: Option<bool>,
+}
+
 /// Everything of its queues that an agent has to know; asking is a sign of life.
 pub async fn list(
     State(shared): State<Shared>,
     Known(caller): Known,
     Path(agent): Path<String>,
+    Query(detail): Query<Detail>,
 ) -> Result<Json<Value>> {
     let agent = agent::expect(&shared, &caller, Deed::Serve, &agent).await?;
     let now = Timestamp::now();
@@ -58,7 +65,10 @@ pub async fn list(
     for queue in queues(&shared, &caller, &agent).await? {
         let mut teller = Teller::new(&shared.database, &queue, Some(agent.id)).await?;
         for item in items::of_interest(&shared.database, queue.id, agent.id, now - REMINDED, now).await? {
-            told.push(teller.to_agent(&item).await?);
+            told.push(match detail.specs {
+                Some(false) => teller.to_agent_in_short(&item),
+                _ => teller.to_agent(&item).await?,
+            });
         }
     }
     Ok(Json(told.into()))

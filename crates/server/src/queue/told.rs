@@ -75,11 +75,17 @@ impl<'a> Teller<'a> {
         })
     }
 
-    /// What an agent is told. What others have in hand is none of its business beyond that they have it.
-    pub async fn to_agent(&mut self, item: &Item) -> Result<Value> {
+    /// What an agent is told of an item that it knows.
+    pub fn to_agent_in_short(&self, item: &Item) -> Value {
         let mut told = self.short(item);
         told["lease"] = ids::encode_lease(item.id, item.life.lease).as_str().into();
         told["site"] = json!(item.site);
+        told
+    }
+
+    /// What an agent is told. What others have in hand is none of its business beyond that they have it.
+    pub async fn to_agent(&mut self, item: &Item) -> Result<Value> {
+        let mut told = self.to_agent_in_short(item);
         if told["is_mine"] == true || told["is_orphaned"] == true {
             self.add_spec(&mut told, item, item.spec()).await?;
         }

@@ -3,6 +3,7 @@
 use super::Sweep;
 use crate::args;
 use crate::database::{Database, Result, Row, Write};
+use crate::run::Run;
 use jiff::Timestamp;
 
 const SWEEPS: &str = "SELECT s.*, p.entity_id FROM sweeps s JOIN projects p ON p.id = s.project_id";
@@ -127,6 +128,7 @@ const GIVEN_OUT: &str = "given";
 #[derive(Clone, Debug)]
 pub struct Given {
     pub run_name: String,
+    /// 0 of a run that was there before the sweep.
     pub agent_id: i64,
     /// JSON text.
     pub params: String,
@@ -144,8 +146,8 @@ pub struct Given {
     pub summary: Option<String>,
 }
 
-const GIVEN: &str = "SELECT s.run_name, s.agent_id, s.params, s.state AS progress, s.times, a.heartbeat_at AS heard_at, \
-               r.id AS run_id, r.state, r.history_lines, CASE WHEN $3 = 1 THEN r.summary END AS summary FROM sweep_runs s JOIN sweep_agents a ON a.id = s.agent_id \
+const GIVEN: &str = "SELECT s.run_name, s.agent_id, s.params, s.state AS progress, s.times, COALESCE(a.heartbeat_at, 0) AS heard_at, \
+               r.id AS run_id, r.state, r.history_lines, CASE WHEN $3 = 1 THEN r.summary END AS summary FROM sweep_runs s LEFT JOIN sweep_agents a ON a.id = s.agent_id \
                LEFT JOIN runs r ON r.project_id = $2 AND r.name = s.run_name WHERE s.sweep_id = $1 ORDER BY r.id, s.run_name";
 
 /// All runs that the sweep has given out, oldest first, without their summaries.
@@ -204,6 +206,17 @@ pub async fn hand_over(write: &mut Write, sweep: i64, run: &str, agent: i64) -> 
 pub async fn add_run(write: &mut Write, agent: &Agent, run: &str, params: &str) -> Result<()> {
     let sql = "INSERT INTO sweep_runs (sweep_id, run_name, agent_id, params, state) VALUES ($1, $2, $3, $4, $5)";
     write.run(sql, args![agent.sweep_id, run, agent.id, params, GIVEN_OUT]).await?;
+    Ok(())
+}
+
+/// Puts a run that was there before the sweep among its runs, unless it is of another.
+pub async fn add_prior_run(write: &mut Write, sweep: &Sweep, run: &Run, params: &str) -> Result<()> {
+    let sql = "UPDATE runs SET sweep_name = $2 WHERE id = $1 AND sweep_name IS NULL";
+    if write.run(sql, args![run.id, &sweep.name]).await? == 0 {
+        return Ok(());
+    }
+    let sql = "INSERT INTO sweep_runs (sweep_id, run_name, agent_id, params, state) VALUES ($1, $2, 0, $3, 'prior')";
+    write.run(sql, args![sweep.id, &run.name, params]).await?;
     Ok(())
 }
 

@@ -9,13 +9,16 @@ use crate::graphql::scalars::JsonText;
 use crate::people::Caller;
 use crate::project::{self, Path};
 use crate::queue::push::{Asked as Pushed, push};
-use crate::run::names;
+use crate::run::graphql::project::{each_passing, read_filter};
+use crate::run::{Run, names};
 use crate::{ids, queue};
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 use jiff::Timestamp;
 use serde::Deserialize;
 use volley_plan::people::Deed;
 use volley_plan::queue::spec::PRIORITY_DEFAULT;
+use volley_plan::run::filter::Filter;
+use volley_plan::run::lenient;
 use volley_plan::sweep::config;
 
 /// What a scheduler's spec says where the sweep's name belongs, which is not known before the sweep is made.
@@ -64,6 +67,9 @@ impl SweepMutation {
         if let Some(text) = &input.config {
             config::read(&yaml(text)?).map_err(|error| Fault::bad(error.to_string()))?;
         }
+        let is_asked = |filters: &JsonText| !matches!(filters.0.as_str(), "" | "{}" | "null");
+        let prior = input.prior_runs_filters.clone().filter(is_asked);
+        let prior = prior.map(|filters| read_filter(Some(filters))).transpose()?;
         let sweep = match &input.id {
             Some(id) => expect(shared, caller, id).await?,
             None => make(shared, caller, &input).await?,
@@ -76,19 +82,22 @@ impl SweepMutation {
             scheduler: input.scheduler.as_ref().map(|text| text.0.as_str()),
             state: input.state.as_deref(),
         };
+        let prior = match &prior {
+            Some(filter) => prior_runs(shared, &sweep, &input, filter).await?,
+            None => Vec::new(),
+        };
         let mut write = shared.database.write().await?;
         store::edit(&mut write, sweep.id, &edit, Timestamp::now()).await?;
+        for (run, params) in &prior {
+            store::add_prior_run(&mut write, &sweep, run, params).await?;
+        }
         write.commit().await?;
         if let Some(text) = &input.launch_scheduler {
             let values = input.template_variable_values.as_ref().map(|values| values.0.as_str());
             schedule(shared, caller, &sweep, &text.0, values).await?;
         }
         let sweep = store::by_id(&shared.database, sweep.id).await?.map(Sweep);
-        let is_asked =
-            input.prior_runs_filters.as_ref().is_some_and(|filters| !matches!(filters.0.as_str(), "" | "{}" | "null"));
-        let warning = "prior runs are not taken into account: the sweep learns from its own runs only".to_owned();
-        let warnings = is_asked.then_some(warning).into_iter().collect();
-        Ok(Some(UpsertSweepPayload { sweep, config_validation_warnings: Some(warnings) }))
+        Ok(Some(UpsertSweepPayload { sweep, config_validation_warnings: Some(Vec::new()) }))
     }
 }
 
@@ -109,6 +118,27 @@ async fn make(shared: &Shared, caller: &Caller, input: &UpsertSweepInput) -> Res
     let id = store::insert(&mut write, project.id, &name, caller.user.id, Timestamp::now()).await?;
     write.commit().await?;
     store::by_id(&shared.database, id).await?.ok_or_else(|| Fault::missing("the sweep"))
+}
+
+/// Runs from before the sweep that it is to learn from, and what they were run with of what it searches.
+async fn prior_runs(
+    shared: &Shared,
+    sweep: &Record,
+    input: &UpsertSweepInput,
+    filter: &Filter,
+) -> Result<Vec<(Run, String)>> {
+    let text = input.config.as_deref().unwrap_or(&sweep.config);
+    let config = config::read(&yaml(text)?).map_err(|error| Fault::bad(error.to_string()))?;
+    let mut found = Vec::new();
+    each_passing(&shared.database, sweep.project_id, filter, |run| {
+        let mut params = lenient::parse(&run.config).unwrap_or_default();
+        if let Some(params) = params.as_object_mut() {
+            params.retain(|name, _| config.parameters.contains_key(name));
+        }
+        found.push((run.clone(), params.to_string()));
+    })
+    .await?;
+    Ok(found)
 }
 
 /// Pushes the scheduler, whose spec was written before the sweep had a name.

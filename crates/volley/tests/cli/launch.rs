@@ -233,7 +233,7 @@ fn an_interrupt_detaches_and_says_how_to_come_back() {
     until("is running");
     done(verb(&world, &["stop", "p/r1"]));
     until("is being stopped");
-    let seen = agent.runtime.block_on(agent.client.agent_items(&agent.id)).expect("an answer");
+    let seen = agent.runtime.block_on(agent.client.agent_items(&agent.id, true)).expect("an answer");
     assert!(seen.iter().any(|seen| seen.id == item.id && seen.stop_asked));
     agent.end(&item, "stopped", None, None);
     until("was stopped");
