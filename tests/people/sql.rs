@@ -18,7 +18,7 @@ const BY_FILE: &[(&str, &[&str])] = &[
     ("project/store.rs", &["{table}", "{own}"]),
     ("artifact/store.rs", &["{table}", "{OWN}", "{HOMES}"]),
     ("run/search.rs", &["{column}", "{place}", "{kind}", "{value}", "{sign}", "{is_number}", "{low}", "{high}"]),
-    ("run/store.rs", &["{behind}", "{up_to}", "{way}"]),
+    ("run/store.rs", &["{sign}", "{way}"]),
     ("run/index.rs", &["{CHANGED}", "{set}", "{unindexed}", "{project}", "{limit}", "{field}", "{part}"]),
 ];
 

@@ -58,65 +58,23 @@ pub async fn with_ids_in(write: &mut Write, ids: &[i64]) -> Result<Vec<Run>> {
     write.all(sql, ids.iter().map(|id| Value::from(*id)).collect()).await?.iter().map(run).collect()
 }
 
-/// Parts in which many runs are read at once; more would keep other readers waiting.
-const PARTS_MAX: usize = 4;
-/// Fewer runs than this are read as fast by one.
-const PART_MIN: i64 = if cfg!(test) { 10 } else { 2000 };
-
 /// What a page of runs by age is asked with.
 pub struct ByAge {
     pub project: i64,
     pub is_falling: bool,
     /// Only runs behind this one.
     pub after: Option<i64>,
-    /// This one is the last.
-    pub until: Option<i64>,
     pub limit: usize,
 }
 
-impl ByAge {
-    /// The same in several parts, of which each is behind the last, if there is that much to read.
-    pub async fn parts(&self, database: &Database) -> Result<Vec<ByAge>> {
-        let sql = "SELECT COALESCE((SELECT MIN(id) FROM runs WHERE project_id = $1), 0) AS low, \
-                   COALESCE((SELECT MAX(id) FROM runs WHERE project_id = $1), 0) AS high";
-        let Some(row) = database.maybe(sql, args![self.project]).await? else { return Ok(Vec::new()) };
-        let (mut low, mut high): (i64, i64) = (row.get("low")?, row.get("high")?);
-        match self.after {
-            Some(after) if self.is_falling => high = high.min(after - 1),
-            Some(after) => low = low.max(after + 1),
-            None => (),
-        }
-        let processors = std::thread::available_parallelism().map_or(1, usize::from).min(PARTS_MAX);
-        let length = ((high - low) / i64::try_from(processors).unwrap_or(1) + 1).max(PART_MIN);
-        let mut parts = Vec::new();
-        while low <= high {
-            let last = high.min(low + length - 1);
-            let (after, until) = if self.is_falling { (last + 1, low) } else { (low - 1, last) };
-            parts.push(ByAge { after: Some(after), until: Some(until), ..*self });
-            low = last + 1;
-        }
-        if self.is_falling {
-            parts.reverse();
-        }
-        Ok(parts)
-    }
-}
-
 /// How many arguments `page` has before those of its condition.
-pub const PAGE_ARGS: usize = 4;
+pub const PAGE_ARGS: usize = 3;
 
 pub async fn page(database: &Database, by: &ByAge, condition: Condition) -> Result<Vec<Run>> {
     // Ids rise with age, so they stand for it.
-    let ((first, last), (behind, up_to), way) = match by.is_falling {
-        true => ((i64::MAX, 0), ("<", ">="), "DESC"),
-        false => ((0, i64::MAX), (">", "<="), ""),
-    };
-    let sql = format!(
-        "WHERE r.project_id = $1 AND r.id {behind} $2 AND r.id {up_to} $3 AND {} ORDER BY r.id {way} LIMIT $4",
-        condition.sql
-    );
-    let args = args![by.project, by.after.unwrap_or(first), by.until.unwrap_or(last), by.limit];
-    let args = args.into_iter().chain(condition.args).collect();
+    let (bound, sign, way) = if by.is_falling { (i64::MAX, "<", "DESC") } else { (0, ">", "") };
+    let sql = format!("WHERE r.project_id = $1 AND r.id {sign} $2 AND {} ORDER BY r.id {way} LIMIT $3", condition.sql);
+    let args = args![by.project, by.after.unwrap_or(bound), by.limit].into_iter().chain(condition.args).collect();
     database.all(runs(&sql), args).await?.iter().map(run).collect()
 }
 

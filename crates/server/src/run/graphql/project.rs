@@ -1,7 +1,7 @@
 //! How a project leads to its runs.
 
 use super::{Run, RunConnection};
-use crate::database::{Database, Dialect};
+use crate::database::Database;
 use crate::fault::{Fault, Result};
 use crate::graphql::Asked as _;
 use crate::graphql::page::{cursor, cursor_key, cut, length};
@@ -14,7 +14,6 @@ use crate::run::index::Index;
 use crate::run::search::{Condition, condition};
 use crate::run::store::{self, ByAge};
 use async_graphql::{Context, Object};
-use futures::future::try_join_all;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use volley_plan::run::filter::{self, Filter};
@@ -150,36 +149,15 @@ impl<'a> Search<'a> {
             }
             return Ok(());
         }
-        let mut by = ByAge { project: self.project, is_falling: false, after: None, until: None, limit: CHUNK_MAX };
+        let mut by = ByAge { project: self.project, is_falling: false, after: None, limit: CHUNK_MAX };
         loop {
-            let (runs, is_last) = self.read(&by).await?;
+            let runs = store::page(self.database, &by, self.condition(store::PAGE_ARGS)).await?;
             see(&runs);
             match runs.last() {
-                Some(last) if !is_last => by.after = Some(last.id),
+                Some(last) if runs.len() == by.limit => by.after = Some(last.id),
                 _ => return Ok(()),
             }
         }
-    }
-
-    /// The next runs that the database lets through, at least as many as the limit unless they are the last. To find out
-    /// SQLite has to read the JSON of every run, which is done in several parts at once.
-    async fn read(&self, by: &ByAge) -> Result<(Vec<Record>, bool)> {
-        if self.database.dialect() != Dialect::Sqlite || self.condition(0).is_exact {
-            let runs = store::page(self.database, by, self.condition(store::PAGE_ARGS)).await?;
-            let is_last = runs.len() < by.limit;
-            return Ok((runs, is_last));
-        }
-        let parts = by.parts(self.database).await?;
-        let page = |part| store::page(self.database, part, self.condition(store::PAGE_ARGS));
-        let mut found = Vec::new();
-        for runs in try_join_all(parts.iter().map(page)).await? {
-            let is_cut = runs.len() == by.limit;
-            found.extend(runs);
-            if is_cut {
-                return Ok((found, false));
-            }
-        }
-        Ok((found, true))
     }
 
     /// Some of the runs that pass, by age. More are read as long as too few pass of what was.
@@ -191,14 +169,16 @@ impl<'a> Search<'a> {
             }
             VecDeque::from(ids)
         });
-        let mut by = ByAge { project: self.project, is_falling, after, until: None, limit: wanted };
+        let mut by = ByAge { project: self.project, is_falling, after, limit: wanted };
         let mut passing = Vec::new();
         loop {
             let (runs, is_last) = if let Some(ids) = &mut candidates {
                 let next: Vec<i64> = ids.drain(..by.limit.min(ids.len())).collect();
                 (store::with_ids(self.database, &next, self.condition(next.len())).await?, ids.is_empty())
             } else {
-                self.read(&by).await?
+                let runs = store::page(self.database, &by, self.condition(store::PAGE_ARGS)).await?;
+                let is_last = runs.len() < by.limit;
+                (runs, is_last)
             };
             by.after = runs.last().map(|run| run.id);
             passing.extend(runs.into_iter().filter(|run| self.filter.passes(&Fields::of(run).reader())));

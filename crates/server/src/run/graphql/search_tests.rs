@@ -153,6 +153,13 @@ async fn check(database: &Database, stage: &str) {
         let mut each = Vec::new();
         Search::new(database, 1, &filter).await.unwrap().each(|run| each.push(run.run.id)).await.unwrap();
         assert_eq!(each, expected, "{stage}: {text}");
+        // A short page, of which the newest are on the first one, and the rest behind it.
+        let search = Search::new(database, 1, &filter).await.unwrap();
+        let first: Vec<i64> = search.page(true, None, 7).await.unwrap().iter().map(|run| run.id).collect();
+        let next = search.page(true, first.last().copied(), RUNS).await.unwrap();
+        let newest: Vec<i64> = first.iter().copied().chain(next.iter().map(|run| run.id)).collect();
+        let whole = if first.is_empty() { Vec::new() } else { newest };
+        assert!(first.len() == expected.len().min(7) && whole.iter().eq(expected.iter().rev()), "{stage}: {text}");
         let exact = condition(&filter, database.dialect(), 1);
         if exact.is_exact {
             let count = store::count_passing(database, 1, exact).await.unwrap();
