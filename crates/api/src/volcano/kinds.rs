@@ -106,7 +106,12 @@ pub const KINDS: &[Kind] = &[
         short_names: &["hn"],
         is_namespaced: false,
         has_status: true,
-        columns: &[column("Tier", "string", ".spec.tier", 0), column("TierName", "string", ".spec.tierName", 0), AGE],
+        columns: &[
+            column("Tier", "string", ".spec.tier", 0),
+            column("TierName", "string", ".spec.tierName", 0),
+            column("NodeCount", "integer", ".status.nodeCount", 0),
+            AGE,
+        ],
     },
 ];
 
@@ -126,6 +131,7 @@ mod tests {
         assert_eq!(columns("PodGroup", 0), ["STATUS", "minMember", "RUNNINGS", "Age"]);
         assert_eq!(columns("PodGroup", 1), ["QUEUE"]);
         assert_eq!(columns("Queue", 0), ["PARENT"]);
+        assert_eq!(columns("HyperNode", 0), ["Tier", "TierName", "NodeCount", "Age"]);
         let with_status: Vec<&str> = KINDS.iter().filter(|row| row.has_status).map(|row| row.kind).collect();
         assert_eq!(with_status, ["Job", "CronJob", "Queue", "HyperNode"]);
     }

@@ -12,7 +12,7 @@ use volley_api::{kubeflow, volcano};
 
 const EDITION_KEY: &str = "volley.sh/edition";
 /// To be raised with every change of a definition; a test knows the sum of those that go with it.
-const EDITION: u32 = 3;
+const EDITION: u32 = 4;
 
 /// The definitions to be written, as they are to be stored: new ones bare, changed ones with their old metadata and status.
 pub fn outdated(look_up: impl Fn(&str) -> Option<Value>) -> Vec<Value> {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     /// The sum (FNV-1a) of all definitions of this edition.
-    const SUM: u64 = 0x93dc_e9eb_4400_e26f;
+    const SUM: u64 = 0xdc95_4972_a783_b073;
 
     #[test]
     fn a_changed_definition_is_a_new_edition() {
