@@ -24,5 +24,5 @@ until [[ -e $home/kubeconfig ]]; do
 done
 export VOLLEY_TEST_KUBECONFIG=$home/kubeconfig VOLLEY_TEST_IMAGE=host
 # One after the other: an operator looks after a whole cluster.
-cargo test --workspace --test agent -- --test-threads=1 named:: scenarios:: differs:: chaos:: outage:: secrets::
-cargo test --workspace --test training -- --test-threads=1 jobs::
+timeout 900 cargo test --workspace --test agent -- --test-threads=1 named:: scenarios:: differs:: chaos:: outage:: secrets::
+timeout 300 cargo test --workspace --test training -- --test-threads=1 jobs::

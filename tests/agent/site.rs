@@ -13,6 +13,7 @@ use std::future::Future;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use volley_client::Client;
@@ -102,8 +103,12 @@ pub struct Site {
     pub runtime: tokio::runtime::Runtime,
 }
 
+/// Below those that the kernel gives to others between now and its use, and not another test's.
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let own = 10_000 + u16::try_from(std::process::id() % 1000).unwrap() * 20;
+    let mut ports = std::iter::repeat_with(|| own + NEXT.fetch_add(1, Ordering::Relaxed) % 20);
+    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
 }
 
 fn words(words: &[&str]) -> Vec<String> {

@@ -45,11 +45,15 @@ impl Builds {
         Builds { client, folder, wake, environment: environment.collect(), images: Mutex::default() }
     }
 
-    pub fn image(&self, recipe: Option<&Recipe>) -> Image {
+    /// How far the image is; an item that finds it being built waits for it, too.
+    pub fn image(&self, recipe: Option<&Recipe>, key: &str) -> Image {
         let Some(recipe) = recipe else { return Image::Ready };
-        match self.images.lock().get(&recipe.image) {
+        match self.images.lock().get_mut(&recipe.image) {
             None => Image::Missing,
-            Some(Status::Building { .. }) => Image::Building,
+            Some(Status::Building { waiting, .. }) => {
+                waiting.insert(key.to_owned());
+                Image::Building
+            }
             Some(Status::Ready) => Image::Ready,
             Some(Status::Failed(reason)) => Image::Failed(reason.clone()),
         }

@@ -42,7 +42,7 @@ impl Shell {
                         self.table.put(adopted);
                         continue;
                     }
-                    Ok(None) => return Ok(None),
+                    Ok(None) => return Ok(Some(CLOCK)),
                     Err(Failure::Lost) => {
                         self.lose(key);
                         return Ok(None);
@@ -50,7 +50,13 @@ impl Shell {
                     Err(error) => return Err(error),
                 }
             }
-            let attempt = self.attempt(key, &entry).await?;
+            let attempt = match self.attempt(key, &entry).await {
+                Err(Failure::Lost) => {
+                    self.lose(key);
+                    return Ok(None);
+                }
+                attempt => attempt?,
+            };
             match self.look(&attempt, &entry).await {
                 Ok(Step::Again) => (),
                 Ok(Step::Rest(again)) => return Ok(again),
@@ -155,7 +161,7 @@ impl Shell {
             self.consoles.follow(attempt, runner, is_running)?;
         }
         let recipe = attempt.prepared.recipe.as_ref();
-        let seen = seen(&attempt.item, &sight, refusal, self.builds.image(recipe));
+        let seen = seen(&attempt.item, &sight, refusal, self.builds.image(recipe, &attempt.key));
         let mut plan = life::plan(&seen, &self.timers, Timestamp::now());
         // What the server refused to begin is ended with its words.
         if let (Some((_, reason)), Standing::Leased, false) =
@@ -419,9 +425,10 @@ enum Step {
     Rest(Option<Duration>),
 }
 
+/// What runs is looked at when it changes; all else may end by the clock, or by what nobody tells of.
 fn clock(sight: &Sight) -> Option<Duration> {
-    let is_starting = sight.workload.as_ref().is_some_and(|it| matches!(it.state, State::Unknown | State::Starting));
-    (is_starting || sight.trouble.is_some()).then_some(CLOCK)
+    let goes_on = sight.workload.as_ref().is_some_and(|it| it.state == State::Running && !it.is_being_deleted);
+    (!goes_on || sight.trouble.is_some()).then_some(CLOCK)
 }
 
 /// What the plan is asked about.

@@ -21,7 +21,7 @@ impl Ours {
         Ok(self.client.agent_items(&self.agent, is_full).await?.into_iter().map(read).collect())
     }
 
-    /// What lists leave out of items that are not this agent's: needed to clear away what is left of them.
+    /// The item with what lists leave out.
     pub async fn fill(&self, item: &Item) -> Result<Item, Failure> {
         let full = read(self.client.item(&item.id).await.map_err(guarded)?);
         Ok(Item { spec: full.spec, template: full.template, run: full.run, ..item.clone() })

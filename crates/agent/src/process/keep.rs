@@ -86,12 +86,13 @@ fn keep(folder: &Path) -> io::Result<()> {
     // Let go by the kernel, however this ends.
     let _alive = hold(&folder.join(ALIVE))?;
     let is_first = claim.write_first(BEGUN, &Begun { keeper, at: Timestamp::now() })?;
+    // Whoever hears that it has begun looks for its log.
+    let log = File::options().create(true).append(true).open(folder.join(LOG))?;
     println!("{BEGUN_WORD}");
     if !is_first {
         return Ok(());
     }
     let kills_before = memory_kills();
-    let log = File::options().create(true).append(true).open(folder.join(LOG))?;
     let (reader, child) = match start(&task) {
         Ok(started) => started,
         Err(error) => {

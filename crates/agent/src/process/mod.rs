@@ -97,6 +97,7 @@ impl ProcessRunner {
     async fn submit(&self, attempt: &Attempt, request: &Request) -> Done {
         let claim = self.claims.of(attempt);
         if claim.has(BEGUN) {
+            self.watch(&claim);
             return Ok(());
         }
         claim.make()?;

@@ -75,7 +75,7 @@ impl<'a> Teller<'a> {
         })
     }
 
-    /// What an agent is told of an item that it knows.
+    /// What an agent is told of an item whose spec it knows, or can ask for.
     pub fn to_agent_in_short(&self, item: &Item) -> Value {
         let mut told = self.short(item);
         told["lease"] = ids::encode_lease(item.id, item.life.lease).as_str().into();

@@ -138,7 +138,8 @@ async fn next(
     let command = |kind: &str, run: &str, args: Value| {
         Ok(Some(json!({ "type": kind, "run_id": run, "program": config.program, "args": args })))
     };
-    if let Some(given) = given.iter().find(|given| given.state.as_deref() == Some(State::Preempted.name()))
+    if let Some(given) =
+        given.iter().find(|given| !given.is_prior() && given.state.as_deref() == Some(State::Preempted.name()))
         && let Some(run) = given.run_id
     {
         // Until its process begins again it is nobody else's to take.
@@ -172,7 +173,7 @@ fn parameters(given: &Given) -> Value {
 }
 
 fn standing(agent: &Record, given: &Given, now: Timestamp) -> Standing {
-    if given.run_id.is_some() {
+    if given.run_id.is_some() || given.is_prior() {
         return Standing::Tried;
     }
     let absent = Absent {

@@ -3,7 +3,6 @@
 use super::Sweep;
 use crate::args;
 use crate::database::{Database, Result, Row, Write};
-use crate::run::Run;
 use jiff::Timestamp;
 
 const SWEEPS: &str = "SELECT s.*, p.entity_id FROM sweeps s JOIN projects p ON p.id = s.project_id";
@@ -146,6 +145,13 @@ pub struct Given {
     pub summary: Option<String>,
 }
 
+impl Given {
+    /// Whether it was there before the sweep, which neither gave it to an agent nor will.
+    pub fn is_prior(&self) -> bool {
+        self.agent_id == 0
+    }
+}
+
 const GIVEN: &str = "SELECT s.run_name, s.agent_id, s.params, s.state AS progress, s.times, COALESCE(a.heartbeat_at, 0) AS heard_at, \
                r.id AS run_id, r.state, r.history_lines, CASE WHEN $3 = 1 THEN r.summary END AS summary FROM sweep_runs s LEFT JOIN sweep_agents a ON a.id = s.agent_id \
                LEFT JOIN runs r ON r.project_id = $2 AND r.name = s.run_name WHERE s.sweep_id = $1 ORDER BY r.id, s.run_name";
@@ -210,14 +216,23 @@ pub async fn add_run(write: &mut Write, agent: &Agent, run: &str, params: &str) 
 }
 
 /// Puts a run that was there before the sweep among its runs, unless it is of another.
-pub async fn add_prior_run(write: &mut Write, sweep: &Sweep, run: &Run, params: &str) -> Result<()> {
-    let sql = "UPDATE runs SET sweep_name = $2 WHERE id = $1 AND sweep_name IS NULL";
-    if write.run(sql, args![run.id, &sweep.name]).await? == 0 {
+pub async fn add_prior_run(write: &mut Write, sweep: &Sweep, prior: &Prior, now: Timestamp) -> Result<()> {
+    let sql = "UPDATE runs SET sweep_name = $2, updated_at = $3 WHERE id = $1 AND sweep_name IS NULL";
+    if write.run(sql, args![prior.run_id, &sweep.name, now]).await? == 0 {
         return Ok(());
     }
-    let sql = "INSERT INTO sweep_runs (sweep_id, run_name, agent_id, params, state) VALUES ($1, $2, 0, $3, 'prior')";
-    write.run(sql, args![sweep.id, &run.name, params]).await?;
+    let sql = "INSERT INTO sweep_runs (sweep_id, run_name, agent_id, params, state) VALUES ($1, $2, 0, $3, 'prior') \
+               ON CONFLICT DO NOTHING";
+    write.run(sql, args![sweep.id, &prior.run_name, &prior.params]).await?;
     Ok(())
+}
+
+/// A run from before a sweep.
+pub struct Prior {
+    pub run_id: i64,
+    pub run_name: String,
+    /// JSON text: what it was run with of what the sweep searches.
+    pub params: String,
 }
 
 pub async fn set_state(write: &mut Write, sweep: i64, state: &str, now: Timestamp) -> Result<()> {

@@ -10,11 +10,12 @@ use crate::people::Caller;
 use crate::project::{self, Path};
 use crate::queue::push::{Asked as Pushed, push};
 use crate::run::graphql::project::{each_passing, read_filter};
-use crate::run::{Run, names};
+use crate::run::names;
 use crate::{ids, queue};
 use async_graphql::{Context, ID, InputObject, Object, SimpleObject};
 use jiff::Timestamp;
 use serde::Deserialize;
+use serde_json::{Map, Value, json};
 use volley_plan::people::Deed;
 use volley_plan::queue::spec::PRIORITY_DEFAULT;
 use volley_plan::run::filter::Filter;
@@ -23,6 +24,8 @@ use volley_plan::sweep::config;
 
 /// What a scheduler's spec says where the sweep's name belongs, which is not known before the sweep is made.
 const PLACE_OF_NAME: &str = "WANDB_SWEEP_ID";
+/// Others wait while they are written.
+const PRIOR_MAX: usize = 1000;
 
 #[derive(InputObject)]
 pub struct UpsertSweepInput {
@@ -88,8 +91,8 @@ impl SweepMutation {
         };
         let mut write = shared.database.write().await?;
         store::edit(&mut write, sweep.id, &edit, Timestamp::now()).await?;
-        for (run, params) in &prior {
-            store::add_prior_run(&mut write, &sweep, run, params).await?;
+        for prior in &prior {
+            store::add_prior_run(&mut write, &sweep, prior, Timestamp::now()).await?;
         }
         write.commit().await?;
         if let Some(text) = &input.launch_scheduler {
@@ -126,19 +129,24 @@ async fn prior_runs(
     sweep: &Record,
     input: &UpsertSweepInput,
     filter: &Filter,
-) -> Result<Vec<(Run, String)>> {
+) -> Result<Vec<store::Prior>> {
     let text = input.config.as_deref().unwrap_or(&sweep.config);
     let config = config::read(&yaml(text)?).map_err(|error| Fault::bad(error.to_string()))?;
     let mut found = Vec::new();
     each_passing(&shared.database, sweep.project_id, filter, |run| {
-        let mut params = lenient::parse(&run.config).unwrap_or_default();
-        if let Some(params) = params.as_object_mut() {
-            params.retain(|name, _| config.parameters.contains_key(name));
+        if found.len() <= PRIOR_MAX {
+            let own = lenient::parse(&run.config).unwrap_or_default();
+            let value = |name: &String| Some((name.clone(), json!({ "value": own.get(name)?.get("value")? })));
+            let params: Map<String, Value> = config.parameters.keys().filter_map(value).collect();
+            let params = Value::Object(params).to_string();
+            found.push(store::Prior { run_id: run.id, run_name: run.name.clone(), params });
         }
-        found.push((run.clone(), params.to_string()));
     })
     .await?;
-    Ok(found)
+    match found.len() > PRIOR_MAX {
+        true => Err(Fault::bad(format!("`priorRunsFilters` names more than {PRIOR_MAX} runs; name fewer"))),
+        false => Ok(found),
+    }
 }
 
 /// Pushes the scheduler, whose spec was written before the sweep had a name.
