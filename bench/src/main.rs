@@ -23,11 +23,6 @@ mod table;
 #[path = "../../tests/wandb/postgres.rs"]
 mod postgres;
 
-/// What PostgreSQL's module shares with the tests.
-mod support {
-    pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
-}
-
 use anyhow::Result;
 use process::Server;
 use std::path::{Path, PathBuf};

@@ -19,7 +19,7 @@ const BY_FILE: &[(&str, &[&str])] = &[
     ("artifact/store.rs", &["{table}", "{OWN}", "{HOMES}"]),
     ("run/search.rs", &["{column}", "{place}", "{kind}", "{value}", "{sign}", "{is_number}", "{low}", "{high}"]),
     ("run/store.rs", &["{sign}", "{way}"]),
-    ("run/index.rs", &["{CHANGED}", "{set}", "{unindexed}", "{project}", "{limit}", "{field}", "{part}"]),
+    ("run/columns.rs", &["{names}", "{IS_QUIET}", "{lock}", "{rows}"]),
 ];
 
 fn is_looked_at(file: &Path, put: &str) -> bool {

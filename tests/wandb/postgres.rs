@@ -1,14 +1,15 @@
 //! A PostgreSQL of one's own: Debian's programs, a temporary folder, a socket in it, no network.
 
-use crate::support::PATIENCE;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// The user `nobody`: PostgreSQL refuses to run as root.
 const NOBODY: u32 = 65534;
+/// A machine that does much else needs some time for it.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Postgres {
     folder: TempDir,

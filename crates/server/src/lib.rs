@@ -38,7 +38,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use sweep::early::Judge;
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use volley_plan::news::Window;
@@ -114,8 +113,6 @@ pub struct State {
     pub public_url: String,
     /// Somebody chose it; otherwise clients may know the server by other addresses too.
     pub has_public_url: bool,
-    /// Somebody searched runs by a field that is not indexed.
-    pub searched: Notify,
     /// Ends what would otherwise go on for as long as a client listens.
     pub stop: CancellationToken,
 }
@@ -177,14 +174,13 @@ impl Server {
             limits,
             public_url,
             has_public_url,
-            searched: Notify::new(),
             stop: stop.clone(),
         });
 
         let tasks = TaskTracker::new();
         tasks.spawn(http::serve(listener, shared.clone(), stop.clone()));
         tasks.spawn(watchman::watch(shared.clone(), stop));
-        tasks.spawn(run::index::work(shared.clone()));
+        tasks.spawn(run::columns::work(shared.clone()));
         tasks.spawn({
             let shared = shared.clone();
             async move { shared.feed.run(&shared.database, &shared.news, &shared.stop).await }

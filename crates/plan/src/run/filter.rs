@@ -47,6 +47,14 @@ pub enum Test {
     Size(u64),
 }
 
+/// Whether something passes, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    No,
+    Maybe,
+    Yes,
+}
+
 pub fn parse(text: &str) -> Result<Filter, Error> {
     match serde_json::from_str(text) {
         Ok(Value::Null) => Ok(Filter::All(Vec::new())),
@@ -127,25 +135,48 @@ impl Filter {
         matches!(self, Filter::All(all) if all.iter().all(Filter::is_empty))
     }
 
+    /// The names of all fields that are asked for.
+    pub fn fields(&self) -> Vec<&str> {
+        match self {
+            Filter::All(inner) | Filter::Any(inner) => inner.iter().flat_map(Filter::fields).collect(),
+            Filter::Not(inner) => inner.fields(),
+            Filter::Field(name, _) => vec![name],
+        }
+    }
+
+    /// What can be said of a thing of which only some fields are known: `columns::cell` says how an unclear value looks.
+    pub fn verdict<'a>(&self, known: &dyn Fn(&str) -> Option<&'a Value>) -> Verdict {
+        match self {
+            Filter::All(all) => all.iter().map(|filter| filter.verdict(known)).min().unwrap_or(Verdict::Yes),
+            Filter::Any(any) => any.iter().map(|filter| filter.verdict(known)).max().unwrap_or(Verdict::No),
+            Filter::Not(inner) => match inner.verdict(known) {
+                Verdict::No => Verdict::Yes,
+                Verdict::Maybe => Verdict::Maybe,
+                Verdict::Yes => Verdict::No,
+            },
+            Filter::Field(name, test) => known(name).map_or(Verdict::Maybe, |value| test.verdict(value)),
+        }
+    }
+
     /// Whether a thing with these fields passes; a field that it does not have is nothing.
     pub fn passes(&self, field: &dyn Fn(&str) -> Option<Value>) -> bool {
         match self {
             Filter::All(all) => all.iter().all(|filter| filter.passes(field)),
             Filter::Any(any) => any.iter().any(|filter| filter.passes(field)),
             Filter::Not(inner) => !inner.passes(field),
-            Filter::Field(name, test) => test.passes(field(name).unwrap_or(Value::Null)),
+            Filter::Field(name, test) => test.passes(&field(name).unwrap_or(Value::Null)),
         }
     }
 }
 
 impl Test {
-    fn passes(&self, value: Value) -> bool {
+    fn passes(&self, value: &Value) -> bool {
         match self {
             Test::Exists(wanted) => value.is_null() != *wanted,
-            Test::Equal(wanted) => is_or_holds(&value, wanted),
-            Test::In(wanted) => wanted.iter().any(|wanted| is_or_holds(&value, wanted)),
-            Test::Compare(orders, wanted) => compare(&value, wanted).is_some_and(|order| orders.contains(&order)),
-            Test::Matches(pattern) => match &value {
+            Test::Equal(wanted) => is_or_holds(value, wanted),
+            Test::In(wanted) => wanted.iter().any(|wanted| is_or_holds(value, wanted)),
+            Test::Compare(orders, wanted) => compare(value, wanted).is_some_and(|order| orders.contains(&order)),
+            Test::Matches(pattern) => match value {
                 Value::String(text) => pattern.is_match(text),
                 Value::Array(items) => {
                     items.iter().any(|item| item.as_str().is_some_and(|text| pattern.is_match(text)))
@@ -153,6 +184,21 @@ impl Test {
                 _ => false,
             },
             Test::Size(wanted) => value.as_array().is_some_and(|items| items.len() as u64 == *wanted),
+        }
+    }
+
+    /// The same of a value that may be unclear. What is in an object is not known, only that it is one.
+    fn verdict(&self, value: &Value) -> Verdict {
+        let is_told = match (value, self) {
+            (Value::Object(inner), _) if !inner.is_empty() => false,
+            (Value::Object(_), Test::Equal(wanted)) => !wanted.is_object(),
+            (Value::Object(_), Test::In(wanted)) => !wanted.iter().any(Value::is_object),
+            _ => true,
+        };
+        match is_told.then(|| self.passes(value)) {
+            Some(true) => Verdict::Yes,
+            Some(false) => Verdict::No,
+            None => Verdict::Maybe,
         }
     }
 }

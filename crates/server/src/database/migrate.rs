@@ -21,6 +21,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/site.sql"),
     include_str!("migrations/traces.sql"),
     include_str!("migrations/keys.sql"),
+    include_str!("migrations/columns.sql"),
 ];
 
 /// Held while migrating, so that two replicas that start together do not do it twice. Any number will do.

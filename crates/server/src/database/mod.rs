@@ -88,7 +88,15 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// Behind a SELECT: locks its rows, but for those that others have locked. SQLite has one writer anyway.
+    /// Behind a SELECT: locks its rows, and waits for those that others have locked.
+    pub fn lock(self) -> &'static str {
+        match self {
+            Dialect::Sqlite => "",
+            Dialect::Postgres => "FOR UPDATE",
+        }
+    }
+
+    /// The same, but for those that others have locked. SQLite has one writer anyway.
     pub fn skip_locked(self) -> &'static str {
         match self {
             Dialect::Sqlite => "",
@@ -355,19 +363,29 @@ async fn open_postgres(url: &str) -> std::result::Result<Pools, sqlx::Error> {
 }
 
 #[cfg(test)]
+#[path = "../../../../tests/wandb/postgres.rs"]
+pub mod postgres;
+
+#[cfg(test)]
 pub mod tests {
     use super::*;
 
     /// A database with one entity, one user and one project, each with the number 1.
     pub async fn with_project() -> (tempfile::TempDir, Database) {
         let folder = tempfile::tempdir().unwrap();
-        let database = Database::open(&folder.path().join("volley.db").display().to_string()).await.unwrap();
+        let database = with_project_at(&folder.path().join("volley.db").display().to_string()).await;
+        (folder, database)
+    }
+
+    /// The same at a given place.
+    pub async fn with_project_at(url: &str) -> Database {
+        let database = Database::open(url).await.unwrap();
         let mut write = database.write().await.unwrap();
-        let setup = "INSERT INTO entities (id, name, is_team, created_at) VALUES (1, 'e', 0, 0); \
-                     INSERT INTO users (id, username, name, is_admin, is_service, entity_id, created_at) VALUES (1, 'u', 'u', 1, 0, 1, 0); \
-                     INSERT INTO projects (id, entity_id, name, folded, created_at) VALUES (1, 1, 'p', 'p', 0)";
+        let setup = "INSERT INTO entities (name, is_team, created_at) VALUES ('e', 0, 0); \
+                     INSERT INTO users (username, name, is_admin, is_service, entity_id, created_at) VALUES ('u', 'u', 1, 0, 1, 0); \
+                     INSERT INTO projects (entity_id, name, folded, created_at) VALUES (1, 'p', 'p', 0)";
         write.script(setup.to_owned()).await.unwrap();
         write.commit().await.unwrap();
-        (folder, database)
+        database
     }
 }

@@ -1,9 +1,10 @@
-//! A run as filters, orders and the index see it: values by the names that clients give them.
+//! A run as filters, orders and columns see it: values by the names that clients give them.
 
 use super::Run;
 use crate::graphql::scalars::date_text;
 use serde_json::{Map, Value};
 use std::cell::OnceCell;
+use volley_plan::run::columns::config_value;
 use volley_plan::run::history::lookup;
 use volley_plan::run::lenient;
 
@@ -23,15 +24,23 @@ impl<'a> Fields<'a> {
         |field| self.get(field)
     }
 
+    pub fn config(&self) -> &Map<String, Value> {
+        self.config.get_or_init(|| object(&self.run.config))
+    }
+
+    pub fn summary(&self) -> &Map<String, Value> {
+        self.summary.get_or_init(|| object(&self.run.summary))
+    }
+
     pub fn get(&self, field: &str) -> Option<Value> {
         let text = |text: &str| Some(Value::from(text));
         let maybe = |text: &Option<String>| text.as_deref().map(Value::from);
         let run = self.run;
         if let Some(key) = field.strip_prefix("config.") {
-            return self.config_value(key);
+            return config_value(self.config(), key).cloned();
         }
         if let Some(key) = field.strip_prefix("summary_metrics.").or_else(|| field.strip_prefix("summary.")) {
-            return lookup(self.summary.get_or_init(|| object(&run.summary)), key).cloned();
+            return lookup(self.summary(), key).cloned();
         }
         match field {
             "state" => text(&run.state),
@@ -52,18 +61,6 @@ impl<'a> Fields<'a> {
             "historyLineCount" => Some(Value::from(run.history_lines)),
             _ => None,
         }
-    }
-
-    /// `lr`, `lr.value`, `optimizer.lr` or `optimizer.value.lr`: the config wraps each top value in `{"value": …}`.
-    fn config_value(&self, key: &str) -> Option<Value> {
-        let config = self.config.get_or_init(|| object(&self.run.config));
-        let bare = key.strip_suffix(".value").unwrap_or(key);
-        if let Some(value) = config.get(bare) {
-            return value.get("value").cloned();
-        }
-        let (top, rest) = bare.split_once('.')?;
-        let rest = rest.strip_prefix("value.").unwrap_or(rest);
-        lookup(config.get(top)?.get("value")?.as_object()?, rest).cloned()
     }
 }
 

@@ -2,15 +2,15 @@
 
 pub mod branch;
 pub mod chart;
+pub mod columns;
 pub mod fields;
 pub mod find;
 pub mod graphql;
-pub mod index;
-pub mod sharing;
 pub mod lines;
 pub mod names;
 pub mod rest;
 pub mod search;
+pub mod sharing;
 pub mod store;
 pub mod stream;
 pub mod upsert;

@@ -1,7 +1,7 @@
 //! Runs in the database.
 
 use super::search::Condition;
-use super::{Run, names};
+use super::{Run, columns, names};
 use crate::args;
 use crate::database::{Database, Result, Row, Value, Write, places};
 use jiff::Timestamp;
@@ -156,7 +156,7 @@ pub async fn edit(write: &mut Write, id: i64, edit: Edit, now: Timestamp) -> Res
                summary = COALESCE($8, summary), group_name = COALESCE($9, group_name), job_type = COALESCE($10, job_type), \
                commit_hash = COALESCE($11, commit_hash), host = COALESCE($12, host), program = COALESCE($13, program), \
                repo = COALESCE($14, repo), sweep_name = COALESCE($15, sweep_name), updated_at = $2, \
-               is_indexed = CASE WHEN COALESCE($6, $7, $8) IS NULL THEN is_indexed ELSE 0 END WHERE id = $1";
+               is_indexed = -ABS(is_indexed) WHERE id = $1";
     let args = args![
         id, now, edit.display_name, edit.description, edit.notes, edit.tags, edit.config, edit.summary,
         edit.group_name, edit.job_type, edit.commit_hash, edit.host, edit.program, edit.repo, edit.sweep_name
@@ -167,14 +167,16 @@ pub async fn edit(write: &mut Write, id: i64, edit: Edit, now: Timestamp) -> Res
 
 /// A process began, or began again, or spoke: it is alive.
 pub async fn begin(write: &mut Write, id: i64, state: State, is_stopped: bool, now: Timestamp) -> Result<()> {
-    let sql = "UPDATE runs SET state = $2, is_stopped = $3, heartbeat_at = $4, exit_code = NULL WHERE id = $1";
+    let sql = "UPDATE runs SET state = $2, is_stopped = $3, heartbeat_at = $4, exit_code = NULL, \
+               is_indexed = -ABS(is_indexed) WHERE id = $1";
     write.run(sql, args![id, state.name(), is_stopped, now]).await?;
     Ok(())
 }
 
 /// What a run's history is after it was cut or taken over from another.
 pub async fn set_history(write: &mut Write, id: i64, lines: i64, keys: &str, summary: &str) -> Result<()> {
-    let sql = "UPDATE runs SET history_lines = $2, history_keys = $3, summary = $4, is_indexed = 0 WHERE id = $1";
+    let sql = "UPDATE runs SET history_lines = $2, history_keys = $3, summary = $4, is_indexed = -ABS(is_indexed) \
+               WHERE id = $1";
     write.run(sql, args![id, lines, keys, summary]).await?;
     Ok(())
 }
@@ -193,13 +195,15 @@ pub async fn note_lines_sent(write: &mut Write, run: i64, (client, stream): (&st
 }
 
 pub async fn set_state(write: &mut Write, id: i64, state: State, now: Timestamp) -> Result<()> {
-    write.run("UPDATE runs SET state = $2, updated_at = $3 WHERE id = $1", args![id, state.name(), now]).await?;
+    let sql = "UPDATE runs SET state = $2, updated_at = $3, is_indexed = -ABS(is_indexed) WHERE id = $1";
+    write.run(sql, args![id, state.name(), now]).await?;
     Ok(())
 }
 
 /// The agent that saw all of its processes says how they ended.
 pub async fn end(write: &mut Write, id: i64, state: State, exit_code: i64, now: Timestamp) -> Result<()> {
-    let sql = "UPDATE runs SET state = $2, exit_code = $3, updated_at = $4, heartbeat_at = $4 WHERE id = $1";
+    let sql = "UPDATE runs SET state = $2, exit_code = $3, updated_at = $4, heartbeat_at = $4, \
+               is_indexed = -ABS(is_indexed) WHERE id = $1";
     write.run(sql, args![id, state.name(), exit_code, now]).await?;
     Ok(())
 }
@@ -209,7 +213,8 @@ pub async fn stop(write: &mut Write, id: i64, now: Timestamp) -> Result<()> {
     Ok(())
 }
 
-pub async fn delete(write: &mut Write, id: i64) -> Result<()> {
+pub async fn delete(write: &mut Write, project: i64, id: i64) -> Result<()> {
+    columns::unpack(write, project, id).await?;
     write.run("DELETE FROM runs WHERE id = $1", args![id]).await?;
     Ok(())
 }
@@ -230,7 +235,7 @@ pub async fn note_post(write: &mut Write, id: i64, posted: Posted, now: Timestam
     let sql = "UPDATE runs SET state = $3, exit_code = $4, summary = COALESCE($5, summary), \
                system_metrics = COALESCE($6, system_metrics), history_keys = COALESCE($7, history_keys), \
                history_lines = $8, event_lines = $9, log_lines = $10, heartbeat_at = $2, updated_at = $2, \
-               is_indexed = CASE WHEN $5 IS NULL THEN is_indexed ELSE 0 END WHERE id = $1";
+               is_indexed = CASE WHEN $5 IS NULL AND state = $3 THEN is_indexed ELSE -ABS(is_indexed) END WHERE id = $1";
     let args: Vec<Value> = args![
         id,
         now,

@@ -217,7 +217,8 @@ pub async fn add_run(write: &mut Write, agent: &Agent, run: &str, params: &str) 
 
 /// Puts a run that was there before the sweep among its runs, unless it is of another.
 pub async fn add_prior_run(write: &mut Write, sweep: &Sweep, prior: &Prior, now: Timestamp) -> Result<()> {
-    let sql = "UPDATE runs SET sweep_name = $2, updated_at = $3 WHERE id = $1 AND sweep_name IS NULL";
+    let sql = "UPDATE runs SET sweep_name = $2, updated_at = $3, is_indexed = -ABS(is_indexed) \
+               WHERE id = $1 AND sweep_name IS NULL";
     if write.run(sql, args![prior.run_id, &sweep.name, now]).await? == 0 {
         return Ok(());
     }

@@ -190,7 +190,7 @@ impl RunMutation {
                 crate::artifact::store::mark_deleted(&mut write, artifact.id, Timestamp::now()).await?;
             }
         }
-        store::delete(&mut write, run.id).await?;
+        store::delete(&mut write, run.project_id, run.id).await?;
         crate::events::audit(&mut write, caller, "run.delete", &run.path(), Timestamp::now()).await?;
         write.commit().await?;
         shared.blobs.delete_all(&format!("files/{}", run.id)).await.map_err(Fault::internal)?;

@@ -9,8 +9,8 @@ use crate::graphql::scalars::JsonText;
 use crate::graphql::search::Found;
 use crate::project::Project as ProjectRecord;
 use crate::run::Run as Record;
+use crate::run::columns::candidates;
 use crate::run::fields::Fields;
-use crate::run::index::Index;
 use crate::run::search::{Condition, condition};
 use crate::run::store::{self, ByAge};
 use async_graphql::{Context, Object};
@@ -50,7 +50,7 @@ impl ProjectRuns {
     async fn buckets(&self, ctx: &Context<'_>, first: Option<i32>) -> Result<Option<RunConnection>> {
         let length = length(first);
         let everything = Filter::All(Vec::new());
-        let search = Search::new(&ctx.shared().database, self.0.id, &everything).await?;
+        let search = Search { database: &ctx.shared().database, project: self.0.id, filter: &everything };
         let rows = search.page(true, None, length + 1).await?;
         let (rows, has_more) = cut(rows, length);
         let nodes = rows.into_iter().map(|row| (cursor(row.id), Run::new(row))).collect();
@@ -66,11 +66,7 @@ impl ProjectRuns {
         } else if condition.is_exact {
             store::count_passing(database, self.0.id, condition).await?
         } else {
-            let search = Search::new(database, self.0.id, &filter).await?;
-            let mut count = 0;
-            search.each(|_| count += 1).await?;
-            search.index.learn(ctx.shared(), &filter).await;
-            count
+            Search { database, project: self.0.id, filter: &filter }.count().await?
         };
         Ok(Some(i32::try_from(count).unwrap_or(i32::MAX)))
     }
@@ -89,7 +85,7 @@ impl ProjectRuns {
         let filter = read_filter(filters)?;
         let order = order::parse(order.as_deref());
         let database = &ctx.shared().database;
-        let search = Search::new(database, self.0.id, &filter).await?;
+        let search = Search { database, project: self.0.id, filter: &filter };
         let is_by_age = matches!(order.field.as_str(), "created_at" | "createdAt");
         let (nodes, has_more) = if is_by_age {
             let length = length(first);
@@ -100,7 +96,6 @@ impl ProjectRuns {
             let (rows, has_more) = search.in_order(order, first, after.as_deref()).await?;
             (rows.into_iter().map(|(cursor, row)| (cursor, Run::new(row))).collect(), has_more)
         };
-        search.index.learn(ctx.shared(), &filter).await;
         Ok(Some(RunConnection::page(nodes, has_more)))
     }
 }
@@ -117,7 +112,7 @@ pub async fn each_passing(
     filter: &Filter,
     mut see: impl FnMut(&Record),
 ) -> Result<()> {
-    Search::new(database, project, filter).await?.each(|fields| see(fields.run)).await
+    Search { database, project, filter }.each(|fields| see(fields.run)).await
 }
 
 /// Where runs are searched.
@@ -125,34 +120,22 @@ struct Search<'a> {
     database: &'a Database,
     project: i64,
     filter: &'a Filter,
-    index: Index,
 }
 
-impl<'a> Search<'a> {
-    async fn new(database: &'a Database, project: i64, filter: &'a Filter) -> Result<Search<'a>> {
-        Ok(Search { database, project, filter, index: Index::behind(filter, database, project).await? })
-    }
-
+impl Search<'_> {
     fn condition(&self, args_before: usize) -> Condition {
         condition(self.filter, self.database.dialect(), args_before)
     }
 
     /// Looks at all runs that pass, oldest first; a part of them at a time, because there may be more than fit in memory.
     async fn each(&self, mut see: impl FnMut(&Fields)) -> Result<()> {
-        let mut see = |runs: &[Record]| {
-            let fields = runs.iter().map(Fields::of);
-            fields.filter(|fields| self.filter.passes(&fields.reader())).for_each(|fields| see(&fields));
-        };
-        if let Some(ids) = self.index.candidates(self.database, self.filter).await? {
-            for ids in ids.chunks(CHUNK_MAX) {
-                see(&store::with_ids(self.database, ids, self.condition(ids.len())).await?);
-            }
-            return Ok(());
+        if let Some(found) = candidates(self.database, self.project, self.filter, None).await? {
+            return self.each_of(&found.iter().map(|found| found.id).collect::<Vec<_>>(), see).await;
         }
         let mut by = ByAge { project: self.project, is_falling: false, after: None, limit: CHUNK_MAX };
         loop {
             let runs = store::page(self.database, &by, self.condition(store::PAGE_ARGS)).await?;
-            see(&runs);
+            self.passing(&runs).for_each(|fields| see(&fields));
             match runs.last() {
                 Some(last) if runs.len() == by.limit => by.after = Some(last.id),
                 _ => return Ok(()),
@@ -160,9 +143,37 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// The same of those that may pass.
+    async fn each_of(&self, ids: &[i64], mut see: impl FnMut(&Fields)) -> Result<()> {
+        for ids in ids.chunks(CHUNK_MAX) {
+            let runs = store::with_ids(self.database, ids, self.condition(ids.len())).await?;
+            self.passing(&runs).for_each(|fields| see(&fields));
+        }
+        Ok(())
+    }
+
+    fn passing<'r>(&self, runs: &'r [Record]) -> impl Iterator<Item = Fields<'r>> {
+        runs.iter().map(Fields::of).filter(|fields| self.filter.passes(&fields.reader()))
+    }
+
+    async fn count(&self) -> Result<i64> {
+        let mut count = 0;
+        match candidates(self.database, self.project, self.filter, None).await? {
+            Some(found) => {
+                let (sure, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|found| found.is_sure);
+                self.each_of(&others.iter().map(|found| found.id).collect::<Vec<_>>(), |_| count += 1).await?;
+                count += i64::try_from(sure.len()).unwrap_or(i64::MAX);
+            }
+            None => self.each(|_| count += 1).await?,
+        }
+        Ok(count)
+    }
+
     /// Some of the runs that pass, by age. More are read as long as too few pass of what was.
     async fn page(&self, is_falling: bool, after: Option<i64>, wanted: usize) -> Result<Vec<Record>> {
-        let mut candidates = self.index.candidates(self.database, self.filter).await?.map(|mut ids| {
+        let found = candidates(self.database, self.project, self.filter, None).await?;
+        let mut found = found.map(|found| {
+            let mut ids: Vec<i64> = found.into_iter().map(|found| found.id).collect();
             ids.retain(|id| after.is_none_or(|after| if is_falling { *id < after } else { *id > after }));
             if is_falling {
                 ids.reverse();
@@ -172,7 +183,7 @@ impl<'a> Search<'a> {
         let mut by = ByAge { project: self.project, is_falling, after, limit: wanted };
         let mut passing = Vec::new();
         loop {
-            let (runs, is_last) = if let Some(ids) = &mut candidates {
+            let (runs, is_last) = if let Some(ids) = &mut found {
                 let next: Vec<i64> = ids.drain(..by.limit.min(ids.len())).collect();
                 (store::with_ids(self.database, &next, self.condition(next.len())).await?, ids.is_empty())
             } else {
@@ -198,7 +209,20 @@ impl<'a> Search<'a> {
         after: Option<&str>,
     ) -> Result<(Vec<(String, Record)>, bool)> {
         let mut placed = Vec::new();
-        self.each(|run| placed.push(((run.get(&order.field), (run.run.id, 0)), run.run.id))).await?;
+        let mut place = |id, value| placed.push(((value, (id, 0)), id));
+        match candidates(self.database, self.project, self.filter, Some(&order.field)).await? {
+            Some(found) => {
+                let mut others = Vec::new();
+                for found in found {
+                    match found.value.filter(|_| found.is_sure) {
+                        Some(value) => place(found.id, Some(value)),
+                        None => others.push(found.id),
+                    }
+                }
+                self.each_of(&others, |run| place(run.run.id, run.get(&order.field))).await?;
+            }
+            None => self.each(|run| place(run.run.id, run.get(&order.field))).await?,
+        }
         let (page, has_more) = Found::new(Some(order), placed).page(first, after);
         let ids: Vec<i64> = page.iter().map(|(_, id)| *id).collect();
         let rows = store::with_ids(self.database, &ids, Condition::everything()).await?;

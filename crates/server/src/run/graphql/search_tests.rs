@@ -3,15 +3,16 @@
 use super::*;
 use crate::args;
 use crate::database::Database;
-use crate::database::tests::with_project;
-use crate::run::index::tests::{learned, settled};
+use crate::database::postgres::Postgres;
+use crate::database::tests::{with_project, with_project_at};
+use crate::run::columns::tests::packed;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 
 const RUNS: usize = 120;
-const FILTERS: u32 = 400;
+const FILTERS: usize = 200;
 
 fn config(number: usize) -> String {
     match number % 10 {
@@ -37,8 +38,13 @@ fn summary(number: usize) -> String {
     }
 }
 
-pub async fn filled() -> (tempfile::TempDir, Database) {
+async fn filled() -> (tempfile::TempDir, Database) {
     let (folder, database) = with_project().await;
+    fill(&database).await;
+    (folder, database)
+}
+
+async fn fill(database: &Database) {
     let mut write = database.write().await.unwrap();
     for number in 0..RUNS {
         let sql = "INSERT INTO runs (project_id, name, display_name, tags, config, summary, group_name, job_type, state, \
@@ -62,7 +68,6 @@ pub async fn filled() -> (tempfile::TempDir, Database) {
         write.run(sql, args).await.unwrap();
     }
     write.commit().await.unwrap();
-    (folder, database)
 }
 
 fn any_operand() -> impl Strategy<Value = Value> {
@@ -130,12 +135,15 @@ fn any_filter() -> impl Strategy<Value = Value> {
 }
 
 async fn passing(database: &Database, filter: &Filter) -> Vec<Record> {
-    let search = Search::new(database, 1, filter).await.unwrap();
-    search.page(false, None, RUNS + 1).await.unwrap()
+    search(database, filter).page(false, None, RUNS + 1).await.unwrap()
 }
 
-const INDEXED: &[&str] =
-    &["config.lr", "config.lr.value", "config.opt", "config.opt.name", "summary_metrics.loss", "tags"];
+/// Runs of a pack in these tests.
+const PACK: usize = 7;
+
+fn search<'a>(database: &'a Database, filter: &'a Filter) -> Search<'a> {
+    Search { database, project: 1, filter }
+}
 
 /// Asks for the same with many filters in both ways.
 async fn check(database: &Database, stage: &str) {
@@ -143,7 +151,7 @@ async fn check(database: &Database, stage: &str) {
     assert_eq!(all.len(), RUNS);
     let mut runner = TestRunner::new(Config::default());
     let mut found = 0;
-    for _ in 0..FILTERS {
+    for number in 0..FILTERS {
         let text = any_filter().new_tree(&mut runner).unwrap().current().to_string();
         let filter = filter::parse(&text).unwrap();
         let passes = |run: &&Record| filter.passes(&Fields::of(run).reader());
@@ -151,10 +159,10 @@ async fn check(database: &Database, stage: &str) {
         let page = passing(database, &filter).await;
         assert_eq!(page.iter().map(|run| run.id).collect::<Vec<_>>(), expected, "{stage}: {text}");
         let mut each = Vec::new();
-        Search::new(database, 1, &filter).await.unwrap().each(|run| each.push(run.run.id)).await.unwrap();
+        search(database, &filter).each(|run| each.push(run.run.id)).await.unwrap();
         assert_eq!(each, expected, "{stage}: {text}");
         // A short page, of which the newest are on the first one, and the rest behind it.
-        let search = Search::new(database, 1, &filter).await.unwrap();
+        let search = search(database, &filter);
         let first: Vec<i64> = search.page(true, None, 7).await.unwrap().iter().map(|run| run.id).collect();
         let next = search.page(true, first.last().copied(), RUNS).await.unwrap();
         let newest: Vec<i64> = first.iter().copied().chain(next.iter().map(|run| run.id)).collect();
@@ -165,6 +173,14 @@ async fn check(database: &Database, stage: &str) {
             let count = store::count_passing(database, 1, exact).await.unwrap();
             assert_eq!(usize::try_from(count).unwrap(), expected.len(), "{stage}: {text}");
         }
+        assert_eq!(usize::try_from(search.count().await.unwrap()).unwrap(), expected.len(), "{stage}: {text}");
+        let order = order::parse(Some(["-summary_metrics.loss", "config.opt", "state", "+createdAt"][number % 4]));
+        let (sorted, _) = search.in_order(order.clone(), i32::try_from(RUNS).ok(), None).await.unwrap();
+        let mut resorted: Vec<_> =
+            all.iter().filter(passes).map(|run| (Fields::of(run).get(&order.field), run.id)).collect();
+        resorted.sort_by(|one, other| order.compare(one.0.as_ref(), other.0.as_ref()).then(one.1.cmp(&other.1)));
+        let is_same = sorted.iter().map(|(_, run)| run.id).eq(resorted.iter().map(|(_, id)| *id));
+        assert!(is_same, "{stage}: {text} by {}", order.field);
         found += expected.len();
     }
     assert!(found > 0, "some filter must find something");
@@ -174,15 +190,22 @@ async fn check(database: &Database, stage: &str) {
 #[tokio::test]
 async fn the_database_finds_what_asking_every_run_finds() {
     let (_folder, database) = filled().await;
-    check(&database, "without an index").await;
-    learned(&database, 1, &INDEXED[..3]).await;
-    check(&database, "before the index has values").await;
-    settled(&database).await;
-    check(&database, "with an index of some fields").await;
-    learned(&database, 1, INDEXED).await;
-    check(&database, "before the index has all fields").await;
-    settled(&database).await;
-    check(&database, "with an index").await;
+    check_all(&database).await;
+}
+
+// PUB-2
+#[tokio::test]
+async fn postgres_finds_what_asking_every_run_finds() {
+    let postgres = Postgres::start("fsync=off");
+    let database = with_project_at(&postgres.url()).await;
+    fill(&database).await;
+    check_all(&database).await;
+}
+
+async fn check_all(database: &Database) {
+    check(database, "without columns").await;
+    packed(database, PACK).await;
+    check(database, "with columns").await;
     for id in (1..).take(RUNS).step_by(7) {
         let mut write = database.write().await.unwrap();
         let number = usize::try_from(id).unwrap() + 3;
@@ -191,41 +214,96 @@ async fn the_database_finds_what_asking_every_run_finds() {
         store::edit(&mut write, id, edit, jiff::Timestamp::now()).await.unwrap();
         write.commit().await.unwrap();
     }
-    check(&database, "while runs change").await;
-    settled(&database).await;
-    check(&database, "after they have changed").await;
+    check(database, "while runs change").await;
+    packed(database, PACK).await;
+    check(database, "after they have changed").await;
+    packed(database, PACK - 2).await;
+    check(database, "after they were packed otherwise").await;
+}
+
+// PUB-2
+#[tokio::test]
+async fn whatever_changes_a_run_is_seen_by_a_search() {
+    let (_folder, database) = filled().await;
+    let now = jiff::Timestamp::now();
+    let (ended, failed) = (volley_plan::run::state::State::Finished, volley_plan::run::state::State::Failed);
+    let counts = async || {
+        let texts = [
+            r#"{"state": "finished", "config.lr": {"$exists": true}}"#,
+            r#"{"state": {"$ne": "finished"}, "tags": {"$exists": true}}"#,
+            r#"{"summary_metrics.loss": "new"}"#,
+            r#"{"group": "new", "tags": {"$exists": true}}"#,
+            r#"{"sweep": {"$exists": true}, "tags": {"$exists": true}}"#,
+        ];
+        let all = passing(&database, &filter::parse("{}").unwrap()).await;
+        let mut counts = Vec::new();
+        for text in texts {
+            let filter = filter::parse(text).unwrap();
+            let count = search(&database, &filter).count().await.unwrap();
+            let expected = all.iter().filter(|run| filter.passes(&Fields::of(run).reader())).count();
+            assert_eq!(usize::try_from(count).unwrap(), expected, "{text}");
+            counts.push(count);
+        }
+        counts
+    };
+    packed(&database, PACK).await;
+    let mut before = counts().await;
+    for change in 0..8 {
+        let mut write = database.write().await.unwrap();
+        let write_to = &mut write;
+        // Run 1 is running and not finished, 4 as well, and so on.
+        let id = 1 + 3 * change;
+        match change {
+            0 => store::set_state(write_to, id, ended, now).await.unwrap(),
+            1 => store::end(write_to, id, ended, 0, now).await.unwrap(),
+            2 => store::begin(write_to, id, ended, false, now).await.unwrap(),
+            3 => store::note_post(write_to, id, posted(failed, Some(r#"{"loss": "new"}"#)), now).await.unwrap(),
+            4 => store::note_post(write_to, id, posted(ended, None), now).await.unwrap(),
+            5 => store::set_history(write_to, id, 0, "", r#"{"loss": "new"}"#).await.unwrap(),
+            6 => {
+                let edit = store::Edit { group_name: Some("new".to_owned()), ..store::Edit::default() };
+                store::edit(write_to, id, edit, now).await.unwrap();
+            }
+            _ => store::delete(write_to, 1, id).await.unwrap(),
+        }
+        write.commit().await.unwrap();
+        let after = counts().await;
+        assert_ne!(before, after, "change {change}");
+        packed(&database, PACK).await;
+        assert_eq!(counts().await, after, "change {change}");
+        before = after;
+    }
 }
 
 // PUB-2
 #[tokio::test]
 async fn a_search_for_few_reads_few() {
     let (_folder, database) = filled().await;
-    learned(&database, 1, INDEXED).await;
-    settled(&database).await;
-    let candidates = async |text: &str| {
+    packed(&database, PACK).await;
+    let found = async |text: &str| {
         let filter = filter::parse(text).unwrap();
-        let search = Search::new(&database, 1, &filter).await.unwrap();
-        search.index.candidates(&database, &filter).await.unwrap().map(|ids| ids.len())
+        let found = candidates(&database, 1, &filter, None).await.unwrap()?;
+        Some((found.len(), found.iter().filter(|found| found.is_sure).count()))
     };
-    assert_eq!(candidates(r#"{"config.lr": {"$gt": 1.5}}"#).await, Some(24), "1e300, and 2 in a list");
-    assert_eq!(candidates(r#"{"config.lr": 1, "tags": "a"}"#).await, Some(8), "12 have 1, of which 4 have no tags");
-    assert_eq!(candidates(r#"{"$or": [{"config.lr": {"$gt": 5}}, {"config.opt": {"$lt": "b"}}]}"#).await, Some(36));
-    assert_eq!(candidates(r#"{"config.lr": {"$ne": 1}}"#).await, None);
-    assert_eq!(candidates(r#"{"$or": [{"config.lr": 1}, {"notes": "x"}]}"#).await, None);
-    assert_eq!(candidates(r#"{"state": "running"}"#).await, None);
+    assert_eq!(found(r#"{"config.lr": {"$gt": 1.5}}"#).await, Some((12, 12)));
+    assert_eq!(found(r#"{"config.lr": 1, "tags": "a"}"#).await, Some((8, 8)), "12 have 1, of which 4 have no tags");
+    assert_eq!(found(r#"{"config.lr": {"$ne": 1}}"#).await, Some((108, 108)));
+    assert_eq!(found(r#"{"$or": [{"config.lr": 1}, {"notes": "x"}]}"#).await, Some((120, 12)));
+    assert_eq!(found(r#"{"state": "running"}"#).await, None, "the database is as quick");
+    let running = volley_plan::run::state::State::Finished;
     let mut write = database.write().await.unwrap();
-    store::note_post(&mut write, 5, posted(None), jiff::Timestamp::now()).await.unwrap();
+    store::note_post(&mut write, 5, posted(running, None), jiff::Timestamp::now()).await.unwrap();
     write.commit().await.unwrap();
-    assert_eq!(candidates(r#"{"config.lr": 77}"#).await, Some(0), "a sign of life changes no value");
+    assert_eq!(found(r#"{"config.lr": 77}"#).await, Some((0, 0)), "a sign of life changes no value");
     let mut write = database.write().await.unwrap();
-    store::note_post(&mut write, 5, posted(Some("{}")), jiff::Timestamp::now()).await.unwrap();
+    store::note_post(&mut write, 5, posted(running, Some("{}")), jiff::Timestamp::now()).await.unwrap();
     write.commit().await.unwrap();
-    assert_eq!(candidates(r#"{"config.lr": 77}"#).await, Some(1));
+    assert_eq!(found(r#"{"config.lr": 77}"#).await, Some((1, 0)));
 }
 
-fn posted(summary: Option<&str>) -> store::Posted {
+fn posted(state: volley_plan::run::state::State, summary: Option<&str>) -> store::Posted {
     store::Posted {
-        state: volley_plan::run::state::State::Running,
+        state,
         exit_code: None,
         summary: summary.map(str::to_owned),
         system_metrics: None,
@@ -242,7 +320,7 @@ async fn pages_of_what_passes_follow_each_other_without_gaps() {
     let (_folder, database) = filled().await;
     let filter = filter::parse(r#"{"config.opt": "adam", "tags": {"$ne": "b\"c"}}"#).unwrap();
     for is_falling in [false, true] {
-        let search = Search::new(&database, 1, &filter).await.unwrap();
+        let search = search(&database, &filter);
         let whole = search.page(is_falling, None, RUNS).await.unwrap();
         let (mut pages, mut after) = (Vec::new(), None);
         loop {
@@ -264,7 +342,7 @@ async fn pages_in_an_order_of_values_go_on_although_their_last_run_has_moved_or_
     let filter = filter::parse(r#"{"state": {"$ne": "failed"}}"#).unwrap();
     for text in ["-summary_metrics.loss", "+config.lr", "displayName"] {
         let order = order::parse(Some(text));
-        let search = Search::new(&database, 1, &filter).await.unwrap();
+        let search = search(&database, &filter);
         let (whole, has_more) = search.in_order(order.clone(), i32::try_from(RUNS).ok(), None).await.unwrap();
         assert!(whole.len() > 70 && !has_more);
         let (mut pages, mut after) = (Vec::new(), None);
@@ -295,7 +373,7 @@ async fn pages_in_an_order_of_values_go_on_although_their_last_run_has_moved_or_
 #[tokio::test]
 async fn long_lists_of_what_is_wanted_are_searched_for() {
     let (_folder, database) = filled().await;
-    for stage in ["without an index", "with one"] {
+    for stage in ["without columns", "with them"] {
         for field in ["name", "state", "tags", "config.lr", "summary_metrics.loss"] {
             let wanted: Vec<Value> = (0..3000).map(|number| json!(format!("r{number}"))).chain([json!(1)]).collect();
             let any: Vec<Value> = wanted.iter().take(700).map(|wanted| json!({ field: wanted })).collect();
@@ -309,7 +387,6 @@ async fn long_lists_of_what_is_wanted_are_searched_for() {
                 assert_eq!(found.len(), expected.count(), "{stage}: {field}");
             }
         }
-        learned(&database, 1, INDEXED).await;
-        settled(&database).await;
+        packed(&database, PACK).await;
     }
 }
