@@ -8,13 +8,14 @@ use super::filter::{Filter, Verdict};
 use super::history::lookup;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The column that says which runs a pack has.
 pub const RUNS: &str = "";
-/// Longer texts, and lists with more items or with other things than plain values, are unclear.
+/// Longer texts, and longer lists or those with other things than plain values, are unclear.
 const TEXT_MAX: usize = 500;
-const ITEMS_MAX: usize = 32;
 /// Longer names have no column.
 const NAME_MAX: usize = 500;
 /// Columns of a pack; if its runs have more fields, those that fewest have are left out.
@@ -45,13 +46,9 @@ pub fn column(field: &str) -> Option<String> {
     is_kept(&name).then_some(name)
 }
 
-/// `lr.value` is `lr` and `optimizer.value.lr` is `optimizer.lr`; what else has a part called `value` could be two things.
+/// `lr.value` is `lr`; what has a part called `value` elsewhere could be two things.
 fn config_key(key: &str) -> Option<String> {
-    let bare = key.strip_suffix(".value").unwrap_or(key);
-    let bare = match bare.split_once('.') {
-        Some((top, rest)) => format!("{top}.{}", rest.strip_prefix("value.").unwrap_or(rest)),
-        None => bare.to_owned(),
-    };
+    let bare = without_wrapper(key.strip_suffix(".value").unwrap_or(key)).into_owned();
     (!has_value_part(&bare)).then_some(bare)
 }
 
@@ -69,12 +66,23 @@ fn is_kept(name: &str) -> bool {
 /// in `{"value": …}`.
 pub fn config_value<'a>(config: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
     let bare = key.strip_suffix(".value").unwrap_or(key);
-    if let Some(wrapped) = config.get(bare) {
+    let short = without_wrapper(bare);
+    if let Some(wrapped) = config.get(bare).or_else(|| config.get(&*short)) {
         return wrapped.get("value");
     }
-    let (top, rest) = bare.split_once('.')?;
-    let rest = rest.strip_prefix("value.").unwrap_or(rest);
+    let (top, rest) = short.split_once('.')?;
     lookup(config.get(top)?.get("value")?.as_object()?, rest)
+}
+
+/// `optimizer.value.lr` is `optimizer.lr`.
+fn without_wrapper(key: &str) -> Cow<'_, str> {
+    match key.split_once('.') {
+        Some((top, rest)) => match rest.strip_prefix("value.") {
+            Some(rest) => Cow::Owned(format!("{top}.{rest}")),
+            None => Cow::Borrowed(key),
+        },
+        None => Cow::Borrowed(key),
+    }
 }
 
 /// Whether a field's values are only in texts that the database would have to read.
@@ -89,6 +97,11 @@ pub struct Packed<'a> {
     pub summary: &'a Map<String, Value>,
     /// What a search sees under a field's name.
     pub get: &'a dyn Fn(&str) -> Option<Value>,
+}
+
+/// The runs that a pack has, by its column of them.
+pub fn runs(text: &str) -> Option<Vec<i64>> {
+    serde_json::from_str::<Runs>(text).ok().map(|runs| runs.ids)
 }
 
 /// Which runs a pack has.
@@ -108,11 +121,8 @@ pub fn pack(runs: &[Packed<'_>]) -> BTreeMap<String, String> {
         *count = count.saturating_add(1);
     }
     let is_whole = counts.len() <= COLUMNS_MAX && names.iter().all(|names| names.are_all);
-    let mut often: Vec<(&str, usize)> = counts.into_iter().collect();
-    // Equals stay in the order of their names.
-    often.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let mut columns = BTreeMap::new();
-    for (name, _) in often.into_iter().take(COLUMNS_MAX) {
+    for name in most_frequent(counts) {
         let cell = |(run, names): (&Packed, &Names)| match names.tell(name) {
             true => cell((run.get)(name)),
             false => unclear(),
@@ -122,6 +132,19 @@ pub fn pack(runs: &[Packed<'_>]) -> BTreeMap<String, String> {
     let runs = Runs { ids: runs.iter().map(|run| run.id).collect(), is_whole };
     columns.insert(RUNS.to_owned(), json!(runs).to_string());
     columns
+}
+
+/// As many names as there may be columns, half of them from either side where both have enough.
+fn most_frequent(counts: BTreeMap<&str, usize>) -> Vec<&str> {
+    let (mut config, mut others): (Vec<_>, Vec<_>) =
+        counts.into_iter().partition(|(name, _)| name.starts_with("config."));
+    let half = COLUMNS_MAX / 2;
+    let room = |others: usize| half.max(COLUMNS_MAX.saturating_sub(others));
+    let (for_config, for_others) = (room(others.len()), room(config.len()));
+    // Equals stay in the order of their names.
+    config.sort_by_key(|(_, count)| Reverse(*count));
+    others.sort_by_key(|(_, count)| Reverse(*count));
+    config.into_iter().take(for_config).chain(others.into_iter().take(for_others)).map(|(name, _)| name).collect()
 }
 
 /// The names of a run's values.
@@ -140,9 +163,8 @@ impl Names {
             names.walk(format!("summary.{key}"), value);
         }
         for (key, wrapped) in run.config {
-            if let Some(value) = wrapped.get("value") {
-                names.walk(format!("config.{key}"), value);
-            }
+            // One that is not wrapped has no value, but may stand in another's light.
+            names.walk(format!("config.{key}"), wrapped.get("value").unwrap_or(&Value::Null));
         }
         names
     }
@@ -153,7 +175,12 @@ impl Names {
     }
 
     fn walk(&mut self, path: String, value: &Value) {
-        if !is_kept(&path) {
+        let is_unclear = path.starts_with("config.") && has_value_part(&path);
+        let name = match is_unclear {
+            true => path.split('.').filter(|part| *part != "value").collect::<Vec<_>>().join("."),
+            false => path.clone(),
+        };
+        if !is_kept(&name) {
             return;
         }
         if self.all.len() == FIELDS_MAX {
@@ -165,28 +192,36 @@ impl Names {
                 self.walk(format!("{path}.{key}"), value);
             }
         }
-        if path.starts_with("config.") && has_value_part(&path) {
-            let parts: Vec<&str> = path.split('.').filter(|part| *part != "value").collect();
-            self.unclear.insert(parts.join("."));
-            self.all.insert(parts.join("."));
-        } else {
-            self.all.insert(path);
+        if is_unclear {
+            self.unclear.insert(name.clone());
         }
+        self.all.insert(name);
     }
 }
 
 /// A value as it is kept: that of an object is empty, and one with something in it says that the value is not known.
 fn cell(value: Option<Value>) -> Value {
-    let is_plain = |value: &Value| match value {
-        Value::String(text) => text.len() <= TEXT_MAX,
-        value => !value.is_array() && !value.is_object(),
+    /// Numbers and truths in a list count as so many bytes.
+    const ITEM: usize = 16;
+    let length = |value: &Value| match value {
+        Value::String(text) => text.len(),
+        Value::Array(_) | Value::Object(_) => usize::MAX,
+        _ => ITEM,
     };
     match value {
         None => Value::Null,
         Some(Value::Object(_)) => json!({}),
-        Some(Value::Array(items)) if items.len() <= ITEMS_MAX && items.iter().all(is_plain) => Value::Array(items),
-        Some(value) if is_plain(&value) => value,
-        Some(_) => unclear(),
+        Some(Value::Array(items)) => {
+            let all = items.iter().map(length).fold(0, usize::saturating_add);
+            if all <= TEXT_MAX { Value::Array(items) } else { unclear() }
+        }
+        Some(value) => {
+            if length(&value) <= TEXT_MAX {
+                value
+            } else {
+                unclear()
+            }
+        }
     }
 }
 

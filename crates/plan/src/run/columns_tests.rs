@@ -1,3 +1,5 @@
+//! Laws of packs: what they say is what their runs say; and what they leave undecided.
+
 use super::super::filter;
 use super::*;
 use proptest::prelude::*;
@@ -170,6 +172,18 @@ fn usual_filters_are_decided_without_asking_a_run() {
 
 // PUB-2
 #[test]
+fn a_config_key_with_dots_is_found_by_either_spelling() {
+    let flat = json!({ "opt.lr": { "value": 1 }, "opt": { "value": { "lr": 2, "eps": 3 } } });
+    let flat = Run { config: flat.as_object().unwrap().clone(), ..run(1) };
+    let cases =
+        [("opt.lr", json!(1)), ("opt.value.lr", json!(1)), ("opt.lr.value", json!(1)), ("opt.value.eps", json!(3))];
+    for (key, expected) in cases {
+        assert_eq!(flat.get(&format!("config.{key}")), Some(expected), "{key}");
+    }
+}
+
+// PUB-2
+#[test]
 fn what_a_pack_has_no_column_of_is_left_to_the_runs() {
     let wide = |number: usize| {
         let config = (0..300).map(|key| (format!("k{}", number * 300 + key), json!({ "value": 1 })));
@@ -184,6 +198,7 @@ fn what_a_pack_has_no_column_of_is_left_to_the_runs() {
     };
     assert_eq!(found(r#"{"config.lr": 1}"#), (5, 5), "what all have is kept");
     assert_eq!(found(r#"{"config.k999": 1}"#), (5, 0), "this one was left out, so anybody may have it");
+    assert_eq!(found(r#"{"summary_metrics.loss": 1}"#), (5, 5), "a flood of config leaves room for the summary");
     assert_eq!(found(r#"{"notes": "x"}"#), (5, 0));
 }
 

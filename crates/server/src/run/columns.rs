@@ -18,6 +18,10 @@ use volley_plan::run::filter::Filter;
 const SMALL_MAX: i64 = 2000;
 /// Runs that are packed together.
 const PACK: usize = 256;
+/// A pack in the midst of which others become quiet may grow to so many times that.
+const PACK_GROWTH: usize = 4;
+/// A search by more fields reads the runs; the engines take some ten thousands of arguments.
+const COLUMNS_MAX: usize = 400;
 /// With more runs that are in no pack, reading them in order is as fast.
 const UNPACKED_MAX: usize = 5000;
 /// A run that has just changed is likely to change again, and one that runs even more so.
@@ -38,7 +42,7 @@ pub async fn candidates(
     let asked = Asked::of(filter.fields().into_iter().chain(order));
     let is_worth_it = filter.fields().into_iter().any(columns::is_value)
         || order.is_some_and(|field| columns::column(field).is_some());
-    if !is_worth_it || !is_packed(database, project).await? {
+    if !is_worth_it || asked.columns().len() > COLUMNS_MAX || !is_packed(database, project).await? {
         return Ok(None);
     }
     // One statement, so that a run that is packed meanwhile is in either half of the answer.
@@ -68,6 +72,8 @@ pub async fn candidates(
             return Ok(None);
         };
         found.extend(candidates.into_iter().map(|candidate| (candidate.id, candidate)));
+        // A million runs take a while.
+        tokio::task::yield_now().await;
     }
     // What a pack says of these is no longer so.
     found.extend(unpacked.into_iter().map(|id| (id, Candidate { id, is_sure: false, value: None })));
@@ -81,30 +87,37 @@ async fn is_packed(database: &Database, project: i64) -> Result<bool> {
 
 /// Takes back the pack of a run that is deleted; the others get another one.
 pub async fn unpack(write: &mut Write, project: i64, run: i64) -> Result<()> {
-    let (pack, is_there) = part_of(write, project, run).await?;
-    if !is_there {
-        return Ok(());
+    if write.dialect() == Dialect::Postgres {
+        // Nobody packs meanwhile. This one has locked no run yet, so that nobody waits in a circle.
+        write.all("SELECT pg_advisory_xact_lock($1)", args![POSTGRES_LOCK]).await?;
     }
-    let sql = "UPDATE runs SET is_indexed = 0 WHERE project_id = $1 AND id >= $2 AND id < $3 AND is_indexed <> 0";
-    write.run(sql, args![project, pack.first, pack.end]).await?;
+    let row = write.maybe("SELECT is_indexed FROM runs WHERE id = $1", args![run]).await?;
+    let has_pack = row.map(|row| row.get::<i64>("is_indexed")).transpose()?.is_some_and(|is_indexed| is_indexed != 0);
+    let Some(pack) = pack_before(write, project, run).await?.filter(|_| has_pack) else {
+        return Ok(());
+    };
+    let sql = "UPDATE runs SET is_indexed = 0 WHERE project_id = $1 AND id >= $2 AND id <= $3 AND is_indexed <> 0";
+    write.run(sql, args![project, pack.first, pack.last]).await?;
     write.run("DELETE FROM run_columns WHERE project_id = $1 AND pack = $2", args![project, pack.first]).await?;
     Ok(())
 }
 
-/// The part of a project's runs that a pack is for.
-struct Part {
+struct Pack {
+    /// Its name: the run from which on it takes runs in.
     first: i64,
-    /// The first run that is another pack's.
-    end: i64,
+    last: i64,
+    length: usize,
 }
 
-/// The part that a run belongs to, and whether there is a pack of it.
-async fn part_of(write: &mut Write, project: i64, run: i64) -> Result<(Part, bool)> {
-    let sql = "SELECT MAX(pack) AS first FROM run_columns WHERE project_id = $1 AND name = $2 AND pack <= $3";
-    let first: Option<i64> = write.one(sql, args![project, columns::RUNS, run]).await?.get("first")?;
-    let sql = "SELECT MIN(pack) AS first FROM run_columns WHERE project_id = $1 AND name = $2 AND pack > $3";
-    let end: Option<i64> = write.one(sql, args![project, columns::RUNS, run]).await?.get("first")?;
-    Ok((Part { first: first.unwrap_or(run), end: end.unwrap_or(i64::MAX) }, first.is_some()))
+/// The last pack that begins at a run or before it.
+async fn pack_before(write: &mut Write, project: i64, run: i64) -> Result<Option<Pack>> {
+    let sql = "SELECT pack, cells FROM run_columns WHERE project_id = $1 AND name = $2 AND pack <= $3 \
+               ORDER BY pack DESC LIMIT 1";
+    let Some(row) = write.maybe(sql, args![project, columns::RUNS, run]).await? else {
+        return Ok(None);
+    };
+    let (first, runs) = (row.get("pack")?, columns::runs(&row.get::<String>("cells")?).unwrap_or_default());
+    Ok(Some(Pack { first, last: runs.last().copied().unwrap_or(first), length: runs.len() }))
 }
 
 /// Packs runs until the server stops.
@@ -154,32 +167,50 @@ async fn pack(database: &Database, project: i64, length: usize, now: Timestamp) 
     // Nobody changes these until they are packed.
     let lock = write.dialect().lock();
     let sql = format!(
-        "SELECT id FROM runs WHERE project_id = $1 AND id >= $4 AND id < $5 AND (is_indexed = 1 OR ({IS_QUIET})) \
+        "SELECT id FROM runs WHERE project_id = $1 AND id >= $4 AND id <= $5 AND (is_indexed = 1 OR ({IS_QUIET})) \
          ORDER BY id LIMIT $6 {lock}"
     );
-    let args = quiet().into_iter().chain(args![part.first, part.end, length]).collect();
+    let args = quiet().into_iter().chain(args![part.first, part.end, part.limit]).collect();
     let rows = write.all(sqlx::AssertSqlSafe(sql), args).await?;
     let ids: Vec<i64> = rows.iter().map(|row| row.get("id")).collect::<Result<_>>()?;
-    let Some(last) = ids.last() else {
+    let Some(last) = ids.last().copied() else {
         return Ok(false);
     };
     put(&mut write, project, part.first, &ids).await?;
     let sql = format!("UPDATE runs SET is_indexed = 1 WHERE id IN ({}) AND is_indexed < 1", places(1, ids.len()));
     write.run(sqlx::AssertSqlSafe(sql), ids.iter().map(|id| Value::from(*id)).collect()).await?;
-    // Those that have no room any more get a pack of their own.
-    let sql = "UPDATE runs SET is_indexed = 0 WHERE project_id = $1 AND id > $2 AND id < $3 AND is_indexed = 1";
-    write.run(sql, args![project, *last, part.end]).await?;
+    if last < part.last_before {
+        // Those that have no room any more get another pack.
+        let sql = "UPDATE runs SET is_indexed = 0 WHERE project_id = $1 AND id > $2 AND id <= $3 AND is_indexed <> 0";
+        write.run(sql, args![project, last, part.last_before]).await?;
+    }
     write.commit().await?;
     Ok(true)
 }
 
-/// The part to be packed because of a run: a new one if it is behind all that a full pack has.
+/// What is packed because of a run.
+struct Part {
+    /// From this run on.
+    first: i64,
+    /// To this one, and so many of them.
+    end: i64,
+    limit: usize,
+    /// The last one that the pack had before.
+    last_before: i64,
+}
+
+/// A run in the midst of a pack is taken into it. One behind it fills it up, or begins the next.
 async fn part_for(write: &mut Write, project: i64, run: i64, length: usize) -> Result<Part> {
-    let (part, _) = part_of(write, project, run).await?;
-    let sql = "SELECT COUNT(*) AS n FROM runs WHERE project_id = $1 AND id >= $2 AND id < $3 AND is_indexed = 1";
-    let before: i64 = write.one(sql, args![project, part.first, run]).await?.get("n")?;
-    let is_full = usize::try_from(before).is_ok_and(|before| before >= length);
-    Ok(if is_full { Part { first: run, ..part } } else { part })
+    let sql = "SELECT MIN(pack) AS next FROM run_columns WHERE project_id = $1 AND name = $2 AND pack > $3";
+    let next: Option<i64> = write.one(sql, args![project, columns::RUNS, run]).await?.get("next")?;
+    let end = next.map_or(i64::MAX, |next| next - 1);
+    Ok(match pack_before(write, project, run).await? {
+        Some(pack) if run <= pack.last => {
+            Part { first: pack.first, end: pack.last, limit: length * PACK_GROWTH, last_before: pack.last }
+        }
+        Some(pack) if pack.length < length => Part { first: pack.first, end, limit: length, last_before: pack.last },
+        _ => Part { first: run, end, limit: length, last_before: run },
+    })
 }
 
 /// A transaction of the only one that works; nothing if another does.
@@ -225,9 +256,62 @@ fn columns_of(runs: &[Run]) -> BTreeMap<String, String> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use crate::run::graphql::project::tests::filled;
+    use rand::rngs::StdRng;
+    use rand::{RngExt as _, SeedableRng as _};
+    use std::collections::BTreeSet;
 
     /// Packs of so many runs, until all are in one.
     pub async fn packed(database: &Database, length: usize) {
         while pack(database, 1, length, Timestamp::now() + QUIET_WHILE_RUNNING).await.unwrap() {}
+    }
+
+    /// The runs of each pack.
+    async fn packs(database: &Database) -> Vec<Vec<i64>> {
+        let sql = "SELECT cells FROM run_columns WHERE name = '' ORDER BY pack";
+        let rows = database.all(sql, args![]).await.unwrap();
+        rows.iter().map(|row| columns::runs(&row.get::<String>("cells").unwrap()).unwrap()).collect()
+    }
+
+    // PUB-2
+    #[tokio::test]
+    async fn every_run_is_in_one_pack_whenever_it_becomes_quiet_or_goes() {
+        const LENGTH: usize = 5;
+        let (_folder, database) = filled().await;
+        let now = Timestamp::now();
+        let (mut random, mut there) = (StdRng::seed_from_u64(7), BTreeSet::from_iter(1..=120));
+        for step in 0..400 {
+            let mut write = database.write().await.unwrap();
+            let id = random.random_range(1..=120);
+            // Some are busy from now on, others become quiet, and few go.
+            match random.random_range(0..20) {
+                0 => {
+                    store::delete(&mut write, 1, id).await.unwrap();
+                    there.remove(&id);
+                }
+                1..10 => {
+                    let at = if random.random() { now } else { now - QUIET };
+                    store::edit(&mut write, id, store::Edit::default(), at).await.unwrap();
+                }
+                _ => (),
+            }
+            write.commit().await.unwrap();
+            pack(&database, 1, LENGTH, now).await.unwrap();
+            let rows = database.all("SELECT id, is_indexed FROM runs", args![]).await.unwrap();
+            let states: BTreeMap<i64, i64> =
+                rows.iter().map(|row| (row.get("id").unwrap(), row.get("is_indexed").unwrap())).collect();
+            let packed: Vec<i64> = packs(&database).await.concat();
+            assert!(packed.is_sorted_by(|one, other| one < other), "step {step}: {packed:?}");
+            for (id, state) in states {
+                let is_packed = packed.contains(&id);
+                assert!(state != 1 || is_packed, "step {step}: {id} would be hidden");
+                assert!(state != 0 || !is_packed, "step {step}: {id} would stay when it goes");
+            }
+            assert!(packed.iter().all(|id| there.contains(id)), "step {step}: one is gone");
+        }
+        packed(&database, LENGTH).await;
+        let packs = packs(&database).await;
+        assert_eq!(packs.concat(), Vec::from_iter(there.iter().copied()));
+        assert!(packs.len() <= 2 * there.len().div_ceil(LENGTH), "packs do not crumble: {packs:?}");
     }
 }

@@ -8,6 +8,6 @@ CREATE TABLE run_columns (
 );
 CREATE INDEX run_columns_of_pack ON run_columns (project_id, pack);
 -- 1 as long as a run's values are those of its pack, 0 before it has one, -1 when it has changed since.
-UPDATE runs SET is_indexed = 0;
+UPDATE runs SET is_indexed = 0 WHERE is_indexed <> 0;
 DROP INDEX runs_unindexed;
 CREATE INDEX runs_unpacked ON runs (project_id, id) WHERE is_indexed < 1;

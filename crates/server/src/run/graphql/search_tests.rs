@@ -38,7 +38,7 @@ fn summary(number: usize) -> String {
     }
 }
 
-async fn filled() -> (tempfile::TempDir, Database) {
+pub async fn filled() -> (tempfile::TempDir, Database) {
     let (folder, database) = with_project().await;
     fill(&database).await;
     (folder, database)
