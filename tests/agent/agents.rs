@@ -33,8 +33,16 @@ impl Agent {
 
     /// Ctrl-C, after which it says goodbye.
     pub fn interrupt(mut self) {
-        assert!(Command::new("kill").args(["-INT", &self.0.id().to_string()]).status().unwrap().success());
+        self.signal("-INT");
         self.0.wait().unwrap();
+    }
+
+    fn signal(&self, name: &str) {
+        assert!(Command::new("kill").args([name, &self.0.id().to_string()]).status().unwrap().success());
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_some()
     }
 
     fn kill(mut self) {
@@ -101,6 +109,59 @@ fn an_agent_that_was_killed_goes_on_where_it_was() {
         assert_eq!(began, "began\n", "nothing runs twice");
     }
     assert_eq!(launch.until_end(&waiting).end.as_deref(), Some("finished"));
+}
+
+// L-32, L-33
+#[test]
+fn an_agent_that_stops_leaves_its_work_or_waits_for_it_or_ends_it() {
+    let world = world();
+    let launch = Launch::on(&world);
+    let folder = ledger(&launch);
+    allow_volumes(&launch, &["one"]);
+    let start = |how: &str| {
+        let args = ["-q", "shared", "-j", "8", "--url", &launch.url, "--on-stop", how];
+        Agent::start_with(&launch, "one", &args)
+    };
+    let begin = |go: &str| {
+        let script =
+            format!("trap 'exit 0' TERM; echo up; while ! test -e /ledger/{go}; do sleep 0.05; done; echo last");
+        let id = launch.push("shared", &script);
+        launch.until(&id, "its line is there", |item| item.run.is_some() && launch.lines(item) == ["up"]);
+        id
+    };
+    let ended = |mut agent: Agent| eventually("it has ended", move || agent.has_ended().then_some(()));
+
+    let agent = start("drain");
+    let (one, left) = (begin("one"), begin("left"));
+    agent.signal("-TERM");
+    let later = launch.push("shared", "echo later");
+    fs::write(folder.join("one"), "").unwrap();
+    assert_eq!(launch.until_end(&one).end.as_deref(), Some("finished"));
+    let agent = {
+        let mut agent = agent;
+        assert!(!agent.has_ended(), "it waits for the other");
+        agent
+    };
+    assert_eq!(launch.item(&later).state, "PENDING", "nothing more is taken");
+    agent.signal("-TERM");
+    ended(agent);
+    assert_eq!(launch.item(&left).state, "RUNNING", "the second signal leaves what runs");
+
+    let agent = start("drain");
+    assert_eq!(launch.until_end(&later).end.as_deref(), Some("finished"));
+    agent.signal("-INT");
+    fs::write(folder.join("left"), "").unwrap();
+    let item = launch.until_end(&left);
+    assert_eq!((item.end.as_deref(), item.attempt), (Some("finished"), 1), "{item:#?}");
+    assert_eq!(launch.lines(&item), ["up", "last"]);
+    ended(agent);
+
+    let agent = start("kill");
+    let id = begin("never");
+    agent.signal("-TERM");
+    ended(agent);
+    let item = launch.until_end(&id);
+    assert_eq!((item.end.as_deref(), item.attempt), (Some("stopped"), 1), "{item:#?}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::health::Stage;
 use crate::runner::Failure;
 use crate::shell::Shell;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 use volley_client::events::{Event, Events};
@@ -103,8 +104,9 @@ impl Shell {
     async fn look_at_all(&self, is_full: bool) -> Result<bool, Failure> {
         let asked = self.table.now();
         let items = self.desk.items(is_full).await?;
+        let takes_over = !self.is_leaving.load(Ordering::Relaxed);
         let is_ours = |item: &crate::item::Item| {
-            let is_held = item.is_open() && (item.is_mine || item.is_orphaned);
+            let is_held = item.is_open() && (item.is_mine || (item.is_orphaned && takes_over));
             // Something may be left: of others an attempt before, or what was settled but not let go; of this agent, from
             // before it was killed, lines that the server lacks.
             let is_left = |key: &str| self.kube.has(key) || self.process.has(key) || self.consoles.has_left(key);

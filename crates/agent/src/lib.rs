@@ -44,6 +44,7 @@ use shell::{Key, Limits, Shell};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -93,6 +94,26 @@ pub struct Options {
     /// The agent's own variables, of which macros may read those that the settings allow.
     pub environment: BTreeMap<String, String>,
     pub health: Arc<Health>,
+    pub on_stop: OnStop,
+}
+
+/// What becomes of running work when the agent stops (L-33).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnStop {
+    /// It goes on, and the next agent takes it up.
+    #[default]
+    Detach,
+    /// It is waited for; nothing more is taken.
+    Drain,
+    /// It is stopped, and that is waited for.
+    Kill,
+}
+
+/// How somebody stops an agent: the second token ends it at once, whatever it waits for.
+#[derive(Clone, Default)]
+pub struct Stop {
+    pub asked: CancellationToken,
+    pub at_once: CancellationToken,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -119,17 +140,24 @@ impl AgentError {
     }
 }
 
-/// Serves its queues until `stop`, or until it is stopped on the server. What runs goes on without it.
-pub async fn run(options: Options, stop: CancellationToken) -> Result<(), AgentError> {
-    let health = options.health.clone();
+/// Serves its queues until it is stopped, here or on the server. What runs goes on without it, unless it is to be waited for.
+pub async fn run(options: Options, stop: Stop) -> Result<(), AgentError> {
+    let (health, on_stop) = (options.health.clone(), options.on_stop);
     let begun = tokio::select! {
-        () = stop.cancelled() => return Ok(()),
+        () = stop.asked.cancelled() => return Ok(()),
         begun = begin(options) => begun?,
     };
     let shell = Arc::new(begun);
     tracing::info!(agent = shell.agent, entity = shell.entity, queues = ?shell.wanted.told(), "serves its queues");
+    let leaving = async {
+        stop.asked.cancelled().await;
+        tokio::select! {
+            () = shell.leave(on_stop) => (),
+            () = stop.at_once.cancelled() => (),
+        }
+    };
     tokio::select! {
-        () = stop.cancelled() => (),
+        () = leaving => (),
         () = shell.clone().follow() => tracing::info!("was stopped on the server"),
         () = shell.clone().work() => (),
         () = shell.clone().take_always() => (),
@@ -189,6 +217,7 @@ async fn begin(options: Options) -> Result<Shell, AgentError> {
         timers: Timers { start: config.start_timeout },
         taking: Notify::new(),
         aside: Mutex::default(),
+        is_leaving: AtomicBool::new(false),
         status: Mutex::default(),
         health,
         _folder: folder,

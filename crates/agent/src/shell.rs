@@ -1,6 +1,7 @@
 //! What all loops of the agent share, and the loop of visits: a change makes keys, a key is visited, a visit is
 //! observe → plan → apply → report.
 
+use crate::OnStop;
 use crate::attempt::Bench;
 use crate::build::Builds;
 use crate::console::Consoles;
@@ -15,6 +16,7 @@ use crate::runner::Failure;
 use crate::take::Aside;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
@@ -28,6 +30,9 @@ use volley_turns::queue::{self, Queue};
 const VISITS_MAX: usize = 64;
 /// From this many failures in a row on, a visit's error is worth a line in the log: about half a second of retries.
 const FAILURES_QUIET_MAX: u32 = 7;
+
+/// How often an agent that leaves looks at what it still has.
+const LEAVING_ROUND: Duration = Duration::from_millis(200);
 
 /// An item's key, as the labels have it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,6 +75,8 @@ pub struct Shell {
     /// There may be something to take, or room for it.
     pub taking: Notify,
     pub aside: Mutex<Aside>,
+    /// It takes nothing more, neither from queues nor from other agents.
+    pub is_leaving: AtomicBool,
     pub health: Arc<Health>,
     /// What the server was told last of the agent itself; nothing at first, as it may still have its last goodbye.
     pub status: Mutex<&'static str>,
@@ -81,6 +88,29 @@ impl Shell {
     /// Asks for a look at an item.
     pub fn wake(&self, key: &str) {
         self.keys.add(Key(key.to_owned()));
+    }
+
+    /// Waits for the work that it has, or ends it first, as far as it was told so (L-33).
+    pub async fn leave(&self, on_stop: OnStop) {
+        if on_stop == OnStop::Detach {
+            return;
+        }
+        self.is_leaving.store(true, Ordering::Relaxed);
+        let mut told = None;
+        loop {
+            let held = self.table.held();
+            if held.is_empty() {
+                return;
+            }
+            if on_stop == OnStop::Kill {
+                // Again and again: what the server says of an item meanwhile takes the word's place.
+                held.iter().for_each(|item| self.stop_item(&item.key()));
+            }
+            if told.replace(held.len()) != Some(held.len()) {
+                tracing::info!(items = held.len(), "takes nothing more, and waits for what it has");
+            }
+            tokio::time::sleep(LEAVING_ROUND).await;
+        }
     }
 
     /// Hands keys to visits, a bounded number at a time.

@@ -5,6 +5,7 @@ use crate::runner::Failure;
 use crate::shell::Shell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use volley_plan::agent::capacity::{Capacity, Load, turns};
 use volley_plan::launch::Submission;
@@ -67,7 +68,7 @@ impl Shell {
             let (mut capacity, mut load) = self.capacity();
             let room = capacity.room(&load);
             let without = self.aside.lock().items(Instant::now());
-            if room == 0 || without.len() >= ASIDE_MAX {
+            if room == 0 || without.len() >= ASIDE_MAX || self.is_leaving.load(Ordering::Relaxed) {
                 return Ok(false);
             }
             let taken = match self.desk.take(&queue, room, &without).await {

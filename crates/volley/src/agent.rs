@@ -7,7 +7,7 @@ use crate::logging;
 use crate::remote::{Login, Remote};
 use crate::target::TargetArgs;
 use anyhow::{Context, Result, anyhow};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,8 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio_util::sync::CancellationToken;
-use volley_agent::{Options, settings};
+use volley_agent::{OnStop, Options, Stop, settings};
 use volley_client::Client;
 use volley_plan::agent::config::{Config, Flags};
 use volley_plan::agent::serving::Wanted;
@@ -34,7 +33,8 @@ Examples:
   volley agent -q gpu --url https://volley.example --kubeconfig prod.yaml
 
 The key is read from VOLLEY_API_KEY or WANDB_API_KEY, else it is that of `volley login`, else that in ~/.netrc.
-SIGTERM and Ctrl-C leave what runs to the next start, which takes it up again.";
+SIGTERM and Ctrl-C leave what runs to the next start, which takes it up again. With `--on-stop drain` the agent takes nothing
+more and ends when its work has ended; with `--on-stop kill` it stops its work first. The second signal does not wait.";
 
 /// Take launches from queues and run them, in the foreground
 #[derive(Args)]
@@ -55,8 +55,21 @@ pub struct AgentVerb {
     /// The server [default: $WANDB_BASE_URL, the file's, the one of `volley login`, or of `volley up`]
     #[arg(long, env = "VOLLEY_SERVER", value_name = "URL")]
     url: Option<String>,
+    /// What becomes of running work when the agent is stopped
+    #[arg(long, value_name = "HOW", default_value = "detach")]
+    on_stop: How,
     #[command(flatten)]
     target: TargetArgs,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum How {
+    /// The next agent takes it up
+    Detach,
+    /// It is waited for, and nothing more is taken
+    Drain,
+    /// It is stopped
+    Kill,
 }
 
 impl AgentVerb {
@@ -101,7 +114,7 @@ impl AgentVerb {
         login: Login,
         environment: BTreeMap<String, String>,
     ) -> Result<()> {
-        let stop = CancellationToken::new();
+        let stop = Stop::default();
         let cluster = match self.target.client(home).await {
             Ok(cluster) => Some(cluster),
             // Work must not run on another cluster than the one that was meant.
@@ -130,21 +143,28 @@ impl AgentVerb {
             docker: settings::docker(&environment),
             environment,
             health: Arc::default(),
+            on_stop: match self.on_stop {
+                How::Detach => OnStop::Detach,
+                How::Drain => OnStop::Drain,
+                How::Kill => OnStop::Kill,
+            },
         };
-        let mut terminate = signal(SignalKind::terminate())?;
-        let (ended, stopping) = (stop.clone(), async {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => (),
-                _ = terminate.recv() => (),
+        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let words = stop.clone();
+        let hearing = async {
+            for word in [words.asked, words.at_once] {
+                tokio::select! {
+                    _ = interrupt.recv() => (),
+                    _ = terminate.recv() => (),
+                }
+                word.cancel();
             }
-        });
-        let running = volley_agent::run(options, stop);
-        tokio::pin!(running);
+            std::future::pending().await
+        };
         tokio::select! {
-            result = &mut running => return result.map_err(|error| anyhow!(error)),
-            () = stopping => ended.cancel(),
+            result = volley_agent::run(options, stop) => result.map_err(|error| anyhow!(error)),
+            () = hearing => Ok(()),
         }
-        running.await.map_err(|error| anyhow!(error))
     }
 }
 

@@ -15,8 +15,8 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
-use volley_agent::Options;
 use volley_agent::health::{Health, Stage};
+use volley_agent::{OnStop, Options, Stop};
 use volley_client::Client;
 use volley_client::people::QueueSpec;
 use volley_cluster::Cluster;
@@ -133,8 +133,9 @@ impl Part {
             docker: Value::Null,
             environment: BTreeMap::new(),
             health: self.health.clone(),
+            on_stop: OnStop::Detach,
         };
-        volley_agent::run(options, self.stop.clone()).await?;
+        volley_agent::run(options, Stop { asked: self.stop.clone(), ..Stop::default() }).await?;
         drop(door);
         Ok(())
     }
