@@ -227,7 +227,7 @@ async fn turn(database: &Database) -> Result<Option<Write>> {
 
 /// Writes the columns of a pack.
 async fn put(write: &mut Write, project: i64, pack: i64, ids: &[i64]) -> Result<()> {
-    /// Four arguments each, of which the engines take some ten thousands.
+    /// Two arguments each, of which the engines take some ten thousands.
     const ROWS: usize = 500;
     let mut runs = store::with_ids_in(write, ids).await?;
     runs.sort_by_key(|run| run.id);

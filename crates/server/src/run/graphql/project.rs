@@ -128,10 +128,15 @@ impl Search<'_> {
     }
 
     /// Looks at all runs that pass, oldest first; a part of them at a time, because there may be more than fit in memory.
-    async fn each(&self, mut see: impl FnMut(&Fields)) -> Result<()> {
-        if let Some(found) = candidates(self.database, self.project, self.filter, None).await? {
-            return self.each_of(&found.iter().map(|found| found.id).collect::<Vec<_>>(), see).await;
+    async fn each(&self, see: impl FnMut(&Fields)) -> Result<()> {
+        match candidates(self.database, self.project, self.filter, None).await? {
+            Some(found) => self.each_of(&found.iter().map(|found| found.id).collect::<Vec<_>>(), see).await,
+            None => self.each_of_all(see).await,
         }
+    }
+
+    /// The same where the columns do not say who may pass.
+    async fn each_of_all(&self, mut see: impl FnMut(&Fields)) -> Result<()> {
         let mut by = ByAge { project: self.project, is_falling: false, after: None, limit: CHUNK_MAX };
         loop {
             let runs = store::page(self.database, &by, self.condition(store::PAGE_ARGS)).await?;
@@ -164,7 +169,7 @@ impl Search<'_> {
                 self.each_of(&others.iter().map(|found| found.id).collect::<Vec<_>>(), |_| count += 1).await?;
                 count += i64::try_from(sure.len()).unwrap_or(i64::MAX);
             }
-            None => self.each(|_| count += 1).await?,
+            None => self.each_of_all(|_| count += 1).await?,
         }
         Ok(count)
     }
@@ -221,7 +226,7 @@ impl Search<'_> {
                 }
                 self.each_of(&others, |run| place(run.run.id, run.get(&order.field))).await?;
             }
-            None => self.each(|run| place(run.run.id, run.get(&order.field))).await?,
+            None => self.each_of_all(|run| place(run.run.id, run.get(&order.field))).await?,
         }
         let (page, has_more) = Found::new(Some(order), placed).page(first, after);
         let ids: Vec<i64> = page.iter().map(|(_, id)| *id).collect();
