@@ -266,6 +266,13 @@ impl<'a> Round<'a> {
         }
         self.lift_promises(1);
         let Some((units, trial)) = found else { return false };
+        // Better not to place it at all than to evict it as soon as it is placed.
+        let is_new = |pod: &PodId| self.room.is_put(*pod);
+        let new: Vec<PodId> = trial.units.iter().flat_map(|unit| &units[*unit].pods).copied().filter(is_new).collect();
+        if !new.is_empty() {
+            self.hasty.extend(new);
+            return true;
+        }
         let shared = self.shared(at, &trial, &promises);
         let is_any = !trial.units.is_empty() || !shared.is_empty();
         if is_any {
@@ -291,8 +298,9 @@ impl<'a> Round<'a> {
         };
         let (leaving, kin) = (units.len(), self.kin(at));
         for count_max in [VICTIMS_FEW, usize::MAX] {
+            let Round { room, ledger, claimed, spared, is_last, now, .. } = &*self;
             let choice =
-                victims::Choice { room: &self.room, ledger: &self.ledger, claimed: &self.claimed, now: self.now };
+                victims::Choice { room, ledger, claimed, spared: Some(spared).filter(|_| !is_last), now: *now };
             let (victims, is_all) = victims::units(&choice, &self.asks[at], cause, count_max);
             units.truncate(leaving);
             units.extend(victims);

@@ -44,8 +44,9 @@ mod tests;
 
 use jiff::Timestamp;
 use objects::Key;
+use round::Round;
 use snapshot::Snapshot;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use victims::Cause;
 use why::WaitingOn;
@@ -100,6 +101,19 @@ pub struct Placement {
     pub waiting: BTreeMap<Key, Waiting>,
 }
 
+/// So often a placement begins anew because it would evict what it has just placed; the last time that stays.
+const BEGINNINGS_MAX: usize = 8;
+
 pub fn place(snapshot: &Snapshot, now: Timestamp) -> Placement {
-    round::Round::new(snapshot, now).run()
+    let mut withheld = BTreeSet::new();
+    for beginning in 1.. {
+        let mut round = Round::new(snapshot, now);
+        round.is_last = beginning == BEGINNINGS_MAX;
+        let (placement, hasty) = round.run(&withheld);
+        if hasty.is_empty() {
+            return placement;
+        }
+        withheld.extend(hasty);
+    }
+    unreachable!("nothing is hasty at the last beginning")
 }

@@ -184,6 +184,10 @@ impl<'a> Room<'a> {
         self.put_of.keys().copied()
     }
 
+    pub fn is_put(&self, pod: PodId) -> bool {
+        self.put_of.contains_key(&pod)
+    }
+
     /// Takes a pod off its node; nothing if its node is not here.
     pub fn remove(&mut self, pod: PodId) {
         if let Some(position) = self.position_of(pod).filter(|_| !self.gone.contains(&pod)) {

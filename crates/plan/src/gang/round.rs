@@ -57,6 +57,14 @@ pub struct Round<'a> {
     /// Of those, by queue, gangs that would not borrow themselves.
     due: BTreeMap<usize, BTreeSet<usize>>,
     pub claimed: BTreeSet<PodId>,
+    /// Pods that have no turn before all others have had theirs: an earlier beginning placed them and would then have
+    /// evicted them.
+    withheld: BTreeSet<PodId>,
+    /// Those, once they have had their turn; the same for all that is placed if this is the last beginning.
+    pub spared: BTreeSet<PodId>,
+    pub is_last: bool,
+    /// Pods that were placed and would now be evicted: this beginning comes to nothing.
+    pub hasty: BTreeSet<PodId>,
     pub door: Door,
     /// Gangs that wait; what queues lose by evictions.
     told: BTreeSet<usize>,
@@ -112,6 +120,10 @@ impl<'a> Round<'a> {
             borrowers: Vec::new(),
             due: BTreeMap::new(),
             claimed: BTreeSet::new(),
+            withheld: BTreeSet::new(),
+            spared: BTreeSet::new(),
+            is_last: false,
+            hasty: BTreeSet::new(),
             door: Door::default(),
             told: BTreeSet::new(),
             evicted: BTreeMap::new(),
@@ -184,10 +196,23 @@ impl<'a> Round<'a> {
         self.verdicts.push(None);
     }
 
-    pub fn run(mut self) -> Placement {
+    /// What is decided, or the pods that better had not been placed, if there are any: then it is to be begun anew.
+    pub fn run(mut self, withheld: &BTreeSet<PodId>) -> (Placement, BTreeSet<PodId>) {
         self.door.used = self.used();
-        let all: Vec<usize> = (0..self.asks.len()).collect();
-        let mut has_news = self.pass(&all);
+        self.withheld.clone_from(withheld);
+        self.settle(&(0..self.asks.len()).collect::<Vec<_>>());
+        if !self.withheld.is_empty() && self.hasty.is_empty() {
+            self.spared = std::mem::take(&mut self.withheld);
+            self.settle(&self.told.iter().copied().collect::<Vec<_>>());
+        }
+        self.place_light();
+        let hasty = std::mem::take(&mut self.hasty);
+        (self.tell(), hasty)
+    }
+
+    /// Passes until nothing more comes of it.
+    fn settle(&mut self, asks: &[usize]) {
+        let mut has_news = self.pass(asks);
         for _ in 1..PASSES_MAX {
             if !has_news || self.told.is_empty() {
                 break;
@@ -196,14 +221,12 @@ impl<'a> Round<'a> {
             has_news = self.pass(&again);
         }
         for _ in 0..PASSES_MAX {
-            if !self.foresee() {
+            if !self.hasty.is_empty() || !self.foresee() {
                 break;
             }
             let again: Vec<usize> = self.told.iter().copied().collect();
             self.pass(&again);
         }
-        self.place_light();
-        self.tell()
     }
 
     fn tell(mut self) -> Placement {
@@ -466,6 +489,9 @@ impl<'a> Round<'a> {
 
     /// The first gang of the first queue.
     fn next(&mut self) -> Option<usize> {
+        if !self.hasty.is_empty() {
+            return None;
+        }
         let queue = if self.lines.len() > 1 { self.first_queue()? } else { *self.lines.keys().next()? };
         let line = self.lines.get_mut(&queue)?;
         let (.., at) = line.pop_first()?;
@@ -512,9 +538,20 @@ impl<'a> Round<'a> {
                 self.wait(at, on);
             }
             Stand::Rest => {}
+            Stand::Go if !self.asks[at].is_ready() && self.is_withheld(at) => self.put_off(at),
             Stand::Go => return true,
         }
         false
+    }
+
+    fn is_withheld(&self, at: usize) -> bool {
+        !self.withheld.is_empty() && self.asks[at].pods.iter().any(|pod| self.withheld.contains(pod))
+    }
+
+    /// It is asked again when all others have had their turns, and hears then why it waits.
+    fn put_off(&mut self, at: usize) {
+        let gang = self.asks[at].gang.key.to_string();
+        self.wait(at, WaitingOn::Behind { gang, when: None });
     }
 
     fn turn(&mut self, at: usize) {
@@ -575,7 +612,7 @@ impl<'a> Round<'a> {
         let mut first = None;
         for pod in self.asks[at].pods.clone() {
             let shape = self.snapshot.pods[pod].shape;
-            if failed.contains(&shape) {
+            if failed.contains(&shape) || self.withheld.contains(&pod) {
                 continue;
             }
             let request = &self.snapshot.shapes[shape].request;
@@ -594,6 +631,8 @@ impl<'a> Round<'a> {
             self.leave_unserved(at);
             let on = self.reason(at, &blocked);
             self.wait(at, on);
+        } else {
+            self.put_off(at);
         }
     }
 

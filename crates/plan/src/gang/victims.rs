@@ -10,7 +10,6 @@ use super::snapshot::Snapshot;
 use super::trial::Unit;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
@@ -27,7 +26,15 @@ pub struct Choice<'a, 'b> {
     pub ledger: &'b Ledger<'a>,
     /// Pods whose room is promised already.
     pub claimed: &'b BTreeSet<PodId>,
+    /// Pods that are placed in this round and stay; None if all do.
+    pub spared: Option<&'b BTreeSet<PodId>>,
     pub now: i64,
+}
+
+impl Choice<'_, '_> {
+    fn is_spared(&self, pod: PodId) -> bool {
+        self.spared.is_none_or(|spared| spared.contains(&pod))
+    }
 }
 
 /// Who may go: the rank, smaller first, the gang, its queue, and the unit if it is made already.
@@ -58,49 +65,54 @@ fn units_by(choice: &Choice, (ask, cause): (&Ask, Cause), verdict: &Verdict, cou
         Cause::Reclaim => *queue != *ask.group.queue && snapshot.queues.get(queue).is_some_and(|q| q.is_reclaimable),
     };
     let own = if cause == Cause::Preempt { own_units(choice, ask) } else { Vec::new() };
-    if own.is_empty() && !snapshot.standing.holding.keys().any(|(queue, class)| is_in_reach(queue, class)) {
+    let placed = placed_now(choice);
+    let new = placed.keys().filter_map(|gang| snapshot.gangs[*gang].group.as_ref());
+    let holding = snapshot.standing.holding.keys().map(|(queue, class)| (&**queue, &**class));
+    let holding = || holding.clone().chain(new.clone().map(|group| (&*group.queue, &*group.class)));
+    if own.is_empty() && !holding().any(|(queue, class)| is_in_reach(queue, class)) {
         return (Vec::new(), true);
     }
-    // What is placed in this round is not evicted in it; what its gang then has above its minimum may be.
-    let placed: BTreeSet<Option<GangId>> = choice.room.put_pods().map(|pod| snapshot.pods[pod].gang).collect();
-    let reach = |(queue, class): &(Arc<str>, Arc<str>)| {
+    let reach = |(queue, class): (&str, &str)| {
         let number = choice.ledger.find(queue).filter(|_| is_in_reach(queue, class))?;
         let share = if cause == Cause::Reclaim { choice.ledger.share(number) } else { 0 };
         Some((number, priority(snapshot, class), share))
     };
     let reached: BTreeMap<(&str, &str), Option<(usize, i64, i64)>> =
-        snapshot.standing.holding.keys().map(|pair| ((&*pair.0, &*pair.1), reach(pair))).collect();
+        holding().map(|pair| (pair, reach(pair))).collect();
+    let nothing = (Vec::new(), Amounts::new());
     let mut line: Vec<Candidate> = Vec::new();
     for (id, gang) in snapshot.gangs.iter() {
-        let Some(group) = gang.group.as_ref().filter(|_| id != ask.id && !gang.allocated.is_empty()) else { continue };
+        let (new, given) = placed.get(&id).unwrap_or(&nothing);
+        let holds = !gang.allocated.is_empty() || !given.is_empty();
+        let Some(group) = gang.group.as_ref().filter(|_| id != ask.id && holds) else { continue };
         let Some((queue, own, share)) = reached.get(&(&*group.queue, &*group.class)).copied().flatten() else {
             continue;
         };
         // Who has waited too long before it ran is not sent away again, or it would be first for ever.
-        let times = |pod: &PodId| snapshot.pods[*pod].started.map(|started| (started, snapshot.pods[*pod].created));
+        let times = |pod: &PodId| started(choice, *pod).map(|started| (started, snapshot.pods[*pod].created));
         let first = gang.members.iter().filter_map(times).min();
         if first.is_some_and(|(started, created)| started - created >= snapshot.policy.ripe_after) {
             continue;
         }
-        let shares = |amount: (usize, &i64)| amount.0 > 0 && *amount.1 > 0 && get(&gang.allocated, amount.0) > 0;
+        let has = |resource: usize| get(&gang.allocated, resource) + get(given, resource);
+        let shares = |amount: (usize, &i64)| amount.0 > 0 && *amount.1 > 0 && has(amount.0) > 0;
         if !wanted.iter().enumerate().any(shares) {
             continue;
         }
-        let is_new = placed.contains(&Some(id));
+        let spared: Vec<PodId> = new.iter().copied().filter(|pod| choice.is_spared(*pod)).collect();
         // Who loses everything has a smaller share than anybody who gains.
         let by_share = verdict.by_share && cause == Cause::Preempt;
-        let may_be_whole = verdict.whole_gangs && !is_new && !by_share;
-        if !is_new && !has_surplus(gang) {
+        let may_be_whole = verdict.whole_gangs && spared.is_empty() && !by_share;
+        if spared.is_empty() && !has_surplus(gang) {
             // One unit at most, which is made if it comes to that.
             let (cost, newest) = loss(choice, &mut holders(choice, gang));
             line.extend(may_be_whole.then_some(([1, own, -share, cost, -newest], id, queue, None)));
             continue;
         }
-        let new: Vec<PodId> =
-            choice.room.put_pods().filter(|pod| is_new && snapshot.pods[*pod].gang == Some(id)).collect();
-        let mut own_units = units_of(choice, (id, gang, queue), &new);
+        let mut own_units = units_of(choice, (id, gang, queue), &spared);
         own_units.sort_by(|a, b| name(snapshot, a).cmp(&name(snapshot, b)));
         let mut left = gang.allocated.clone();
+        add(&mut left, given);
         for unit in own_units.into_iter().filter(|unit| !unit.is_core || may_be_whole) {
             take(&mut left, &unit.held);
             if by_share && !outranks(choice, ask, &left, &wanted) {
@@ -116,6 +128,20 @@ fn units_by(choice: &Choice, (ask, cause): (&Ask, Cause), verdict: &Verdict, cou
     let units = within_budgets(choice.room, units);
     let units = if cause == Cause::Reclaim { within_shares(choice.ledger, units, &wanted) } else { units };
     (units, is_all)
+}
+
+/// By gang, the pods that are placed in this round and what they ask for.
+fn placed_now(choice: &Choice) -> BTreeMap<GangId, (Vec<PodId>, Amounts)> {
+    let snapshot = choice.room.snapshot;
+    let mut placed: BTreeMap<GangId, (Vec<PodId>, Amounts)> = BTreeMap::new();
+    for pod in choice.room.put_pods() {
+        if let Some(gang) = snapshot.pods[pod].gang {
+            let (pods, given) = placed.entry(gang).or_default();
+            pods.push(pod);
+            add(given, &snapshot.shapes[snapshot.pods[pod].shape].request);
+        }
+    }
+    placed
 }
 
 /// The units that go first, and whether those are all.
@@ -153,17 +179,22 @@ fn own_units(choice: &Choice, ask: &Ask) -> Vec<Unit> {
 
 /// Pods of the gang that are on nodes and promised to nobody.
 fn holders<'b>(choice: &'b Choice, gang: &'b Gang) -> impl Iterator<Item = PodId> {
-    let holds =
-        |pod: &PodId| matches!(choice.room.state(*pod), State::Bound | State::Running) && !choice.claimed.contains(pod);
+    let is_placed = |pod: &PodId| choice.room.is_put(*pod) && !choice.is_spared(*pod);
+    let is_there = move |pod: &PodId| matches!(choice.room.state(*pod), State::Bound | State::Running) || is_placed(pod);
+    let holds = move |pod: &PodId| is_there(pod) && !choice.claimed.contains(pod);
     gang.members.iter().copied().filter(holds)
 }
 
 /// Seconds of work that would be lost, and when the last of the pods was placed.
 fn loss(choice: &Choice, pods: &mut dyn Iterator<Item = PodId>) -> (i64, i64) {
-    let started = pods.map(|pod| choice.room.snapshot.pods[pod].started);
-    started.fold((0, 0), |(lost, newest), started| {
+    pods.map(|pod| started(choice, pod)).fold((0, 0), |(lost, newest), started| {
         (lost + choice.now - started.unwrap_or(choice.now), newest.max(started.unwrap_or(0)))
     })
+}
+
+/// When the pod was placed; what is placed in this round is seen as it will be in the next.
+fn started(choice: &Choice, pod: PodId) -> Option<i64> {
+    if choice.room.is_put(pod) { Some(choice.now) } else { choice.room.snapshot.pods[pod].started }
 }
 
 /// Whether pods of the gang may be above its minimum; most gangs are no larger than they must be.
@@ -204,7 +235,8 @@ fn may_go(policy: &Policy, pod: &Pod, now: i64) -> bool {
     pod.is_preemptable && !(victims.spares_system && pod.is_critical) && !is_young
 }
 
-/// The surplus of a gang pod by pod, the last first, and its minimum as one; `new` are its pods that are placed now.
+/// The surplus of a gang pod by pod, the last first, and its minimum as one; `new` are its pods that are placed now and
+/// stay.
 fn units_of(choice: &Choice, (id, gang, queue): (GangId, &Gang, usize), new: &[PodId]) -> Vec<Unit> {
     let snapshot = choice.room.snapshot;
     let mut pods: Vec<PodId> = holders(choice, gang).collect();
@@ -231,7 +263,7 @@ fn units_of(choice: &Choice, (id, gang, queue): (GangId, &Gang, usize), new: &[P
     units
 }
 
-/// What the gang can lose and still have its minimum, and that; `new` are pods that are placed now.
+/// What the gang can lose and still have its minimum, and that; `new` are pods that are placed now and stay.
 fn parts_of(
     snapshot: &Snapshot,
     gang: &Gang,

@@ -346,3 +346,9 @@ fn every_placement_of_every_story_keeps_the_laws() {
 fn law_siblings_within_a_full_parent_keep_the_laws() {
     holds(family_scene(), LANDS, &EACH);
 }
+
+// GANG-9
+#[test]
+fn law_planning_again_is_empty_within_a_full_parent() {
+    holds(family_scene(), LANDS, &[planning_again_is_empty]);
+}
