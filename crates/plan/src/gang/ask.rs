@@ -176,7 +176,7 @@ impl<'a> Ask<'a> {
             State::Pending => self.pods.push(number),
             State::Gated => self.gated += 1,
             State::Bound | State::Running => {
-                self.placed.extend(pod.node.and_then(|node| room.position(node)));
+                self.placed.extend(room.position_of(number));
             }
             State::Leaving | State::Succeeded | State::Failed => {}
         }

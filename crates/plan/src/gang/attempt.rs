@@ -45,7 +45,17 @@ pub struct Scope<'b> {
 /// Places the minimum; gives the domain that was chosen, if the gang must stay in one.
 ///
 /// A gang that would like to be near is first tried as one that must be; only then it goes wherever there is room.
+///
+/// What a queue has no room for is told of the queue, whatever the nodes have: what is kept for the gang then depends on
+/// that, and must not change when somebody takes a node.
 pub fn attempt<'a>(room: &mut Room<'a>, ask: &Ask<'a>, terms: &Terms<'a, '_>) -> Result<Option<String>, Blocked> {
+    put_minimum(room, ask, terms).map_err(|blocked| {
+        let shortage = terms.ledger.shortage(ask.queue, &ask.missing(room.snapshot).1, terms.freed);
+        shortage.map_or(blocked, Blocked::Queue)
+    })
+}
+
+fn put_minimum<'a>(room: &mut Room<'a>, ask: &Ask<'a>, terms: &Terms<'a, '_>) -> Result<Option<String>, Blocked> {
     let topology = ask.group.topology.as_ref().filter(|_| room.snapshot.policy.knows_topology);
     let Some(topology) = topology else { return fill(room, ask, terms, None).map(|()| None) };
     let placed: &[usize] = if topology.is_hard { &ask.placed } else { &[] };

@@ -26,11 +26,11 @@ const VICTIMS_FEW: usize = 1024;
 /// What is kept for a gang.
 #[derive(Debug)]
 pub struct Reservation {
-    ask: usize,
+    pub ask: usize,
     pub holds: Vec<Hold>,
     when: Option<i64>,
     /// None if nobody goes for it yet.
-    promise: Option<Promise>,
+    pub promise: Option<Promise>,
 }
 
 impl<'a> Round<'a> {
@@ -150,13 +150,13 @@ impl<'a> Round<'a> {
     }
 
     /// Gives back what is kept in the room for those for whom others go, or keeps it again.
-    fn lift_promises(&mut self, sign: i64) {
+    pub fn lift_promises(&mut self, sign: i64) {
         for kept in self.reservations.iter().filter(|kept| kept.promise.is_some()) {
             self.room.hold(&kept.holds, sign);
         }
     }
 
-    fn promises(&self) -> Vec<Promise> {
+    pub fn promises(&self) -> Vec<Promise> {
         self.reservations.iter().filter_map(|kept| kept.promise.clone()).collect()
     }
 
@@ -173,7 +173,7 @@ impl<'a> Round<'a> {
     }
 
     /// Runs `seek` with the room and a test whether the gang fits there; at the `places` that its pods were told, if any.
-    fn with_fit<T>(
+    pub fn with_fit<T>(
         &mut self,
         at: usize,
         (kin, places): (&Kin, &[(PodId, usize)]),
@@ -209,7 +209,7 @@ impl<'a> Round<'a> {
         self.asks[at].pods.iter().filter_map(place).collect()
     }
 
-    fn kin(&self, at: usize) -> Kin {
+    pub fn kin(&self, at: usize) -> Kin {
         Kin::new(&self.ledger, self.asks[at].queue, &self.next_wish(at))
     }
 
@@ -253,7 +253,8 @@ impl<'a> Round<'a> {
     /// If the gang fits once pods have gone that are ending, or that may be evicted for the cause, their room is kept
     /// for it.
     pub fn make_room(&mut self, at: usize, cause: Option<Cause>) -> bool {
-        if cause.is_some_and(|cause| !self.may_evict(at, cause)) {
+        let is_vain = self.lessons.vain.contains(&self.asks[at].id);
+        if cause.is_some_and(|cause| is_vain || !self.may_evict(at, cause)) {
             return false;
         }
         let promises = self.promises();
@@ -270,7 +271,7 @@ impl<'a> Round<'a> {
         let is_new = |pod: &PodId| self.room.is_put(*pod);
         let new: Vec<PodId> = trial.units.iter().flat_map(|unit| &units[*unit].pods).copied().filter(is_new).collect();
         if !new.is_empty() {
-            self.hasty.extend(new);
+            self.learned.hasty.extend(new);
             return true;
         }
         let shared = self.shared(at, &trial, &promises);
@@ -299,8 +300,8 @@ impl<'a> Round<'a> {
         let (leaving, kin) = (units.len(), self.kin(at));
         for count_max in [VICTIMS_FEW, usize::MAX] {
             let Round { room, ledger, claimed, spared, is_last, now, .. } = &*self;
-            let choice =
-                victims::Choice { room, ledger, claimed, spared: Some(spared).filter(|_| !is_last), now: *now };
+            let (spared, needless) = (Some(spared).filter(|_| !is_last), &self.lessons.needless);
+            let choice = victims::Choice { room, ledger, claimed, spared, needless, now: *now };
             let (victims, is_all) = victims::units(&choice, &self.asks[at], cause, count_max);
             units.truncate(leaving);
             units.extend(victims);
@@ -354,7 +355,7 @@ impl<'a> Round<'a> {
         promises.iter().flat_map(|promise| &promise.gone).copied().filter(is_shared).collect()
     }
 
-    fn queue_of(&self, pod: PodId) -> Option<usize> {
+    pub fn queue_of(&self, pod: PodId) -> Option<usize> {
         let gang = self.snapshot.pods[pod].gang?;
         self.ledger.find(&self.snapshot.gangs[gang].group.as_ref()?.queue)
     }
@@ -402,10 +403,7 @@ impl<'a> Round<'a> {
             }
         }
         self.wait_for(at, &[&gone[..], &shared].concat());
-        let mut promised = Amounts::new();
-        for (pod, _) in &trial.puts {
-            add(&mut promised, &self.snapshot.shapes[self.snapshot.pods[*pod].shape].request);
-        }
+        let promised = self.asked_by(trial.puts.iter().map(|(pod, _)| *pod));
         self.ledger.enter(queue, |account| &mut account.held, &promised);
         for number in self.ledger.line(queue) {
             self.kept.entry(number).or_insert_with(|| gang.clone());

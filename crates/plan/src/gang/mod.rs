@@ -35,6 +35,7 @@ mod alike;
 mod admission;
 mod round;
 mod blocked;
+mod lessons;
 pub mod report;
 pub mod torn;
 pub mod chores;
@@ -43,10 +44,11 @@ pub mod chores;
 mod tests;
 
 use jiff::Timestamp;
+use lessons::Lessons;
 use objects::Key;
 use round::Round;
 use snapshot::Snapshot;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use victims::Cause;
 use why::WaitingOn;
@@ -101,19 +103,19 @@ pub struct Placement {
     pub waiting: BTreeMap<Key, Waiting>,
 }
 
-/// So often a placement begins anew because it would evict what it has just placed; the last time that stays.
+/// So often a placement begins anew because it would better have left something undone; the last one stays as it is.
 const BEGINNINGS_MAX: usize = 8;
 
 pub fn place(snapshot: &Snapshot, now: Timestamp) -> Placement {
-    let mut withheld = BTreeSet::new();
+    let mut lessons = Lessons::default();
     for beginning in 1.. {
         let mut round = Round::new(snapshot, now);
         round.is_last = beginning == BEGINNINGS_MAX;
-        let (placement, hasty) = round.run(&withheld);
-        if hasty.is_empty() {
+        let (placement, learned) = round.run(&lessons);
+        if learned.is_empty() {
             return placement;
         }
-        withheld.extend(hasty);
+        lessons.learn(learned);
     }
-    unreachable!("nothing is hasty at the last beginning")
+    unreachable!("nothing is learned from the last beginning")
 }

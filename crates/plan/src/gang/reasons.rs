@@ -291,11 +291,12 @@ impl Round<'_> {
 
     /// When the gang will have ended, if that is known: by its own word, or when the last deadline of its pods is over.
     fn ends(&self, gang: &Gang) -> Option<i64> {
-        let pods = || gang.members.iter().map(|pod| &self.snapshot.pods[*pod]).filter(|pod| pod.state.holds());
-        let started = pods().map(|pod| pod.started.unwrap_or(self.now)).max().or(Some(self.now));
+        let pods = || gang.members.iter().copied().filter(|pod| self.room.state(*pod).holds());
+        let started = |pod| self.room.started(pod, self.now).unwrap_or(self.now);
+        let started = pods().map(started).max().or(Some(self.now));
         let estimate = gang.group.as_ref().and_then(|group| group.estimate);
         let promised = started.zip(estimate).map(|(started, estimate)| (started + estimate).max(self.now));
-        let deadlines: Option<Vec<i64>> = pods().map(|pod| pod.until).collect();
+        let deadlines: Option<Vec<i64>> = pods().map(|pod| self.snapshot.pods[pod].until).collect();
         promised.or_else(|| deadlines.and_then(|deadlines| deadlines.into_iter().max()))
     }
 }
@@ -348,22 +349,17 @@ pub fn ending_units(round: &Round) -> Vec<Unit> {
         until,
         is_leaving: false,
     };
-    let mut put: BTreeMap<GangId, Vec<PodId>> = BTreeMap::new();
-    for pod in round.room.put_pods() {
-        put.entry(snapshot.pods[pod].gang.unwrap_or(GangId::MAX)).or_default().push(pod);
-    }
     let mut found = Vec::new();
     let listed = snapshot.standing.endings.iter().take(ENDINGS_MAX).map(|(_, _, _, id)| *id);
-    let new: Vec<GangId> = put.keys().copied().filter(|id| *id != GangId::MAX).collect();
+    let new = round.room.put_pods().filter_map(|pod| snapshot.pods[pod].gang);
     let ids: BTreeSet<GangId> = listed.chain(new).collect();
     for id in ids {
         let gang = &snapshot.gangs[id];
-        let new = put.remove(&id).unwrap_or_default();
         let holds = |pod: &&PodId| matches!(round.room.state(**pod), State::Bound | State::Running);
-        let pods: Vec<PodId> = gang.members.iter().filter(holds).copied().chain(new).collect();
+        let pods: Vec<PodId> = gang.members.iter().filter(holds).copied().collect();
         if !pods.is_empty() {
             let ends = round.ends(gang);
-            let started = pods.iter().filter_map(|pod| snapshot.pods[*pod].started).min().unwrap_or(round.now);
+            let started = pods.iter().filter_map(|pod| round.room.started(*pod, round.now)).min().unwrap_or(round.now);
             found.push(((ends.is_none(), ends, started, &gang.key), unit(pods, ends)));
         }
     }

@@ -314,9 +314,20 @@ impl<'a> Room<'a> {
         leaving.chain(self.going.keys().copied()).collect()
     }
 
-    /// The pod's state, as it will be seen after what the placement evicts.
+    /// The pod's state, as it will be seen after what the placement places and evicts.
     pub fn state(&self, pod: PodId) -> State {
-        if self.going.contains_key(&pod) { State::Leaving } else { self.snapshot.pods[pod].state }
+        if self.going.contains_key(&pod) {
+            State::Leaving
+        } else if self.is_put(pod) {
+            State::Bound
+        } else {
+            self.snapshot.pods[pod].state
+        }
+    }
+
+    /// When the pod was placed, if it was: what is placed now is seen as it will be.
+    pub fn started(&self, pod: PodId, now: i64) -> Option<i64> {
+        if self.is_put(pod) { Some(now) } else { self.snapshot.pods[pod].started }
     }
 
     /// Where room is being made for the pod.

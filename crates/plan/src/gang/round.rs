@@ -6,6 +6,7 @@ use super::amounts::{Amounts, add, take};
 use super::ask::Ask;
 use super::attempt::{Blocked, Scope, Terms, attempt, no_node, node_groups, pick_for};
 use super::blocked::Reservation;
+use super::lessons::Lessons;
 use super::objects::{GangId, Key, PodId};
 use super::policy::Order;
 use super::queues::{Ledger, ROOT};
@@ -57,14 +58,13 @@ pub struct Round<'a> {
     /// Of those, by queue, gangs that would not borrow themselves.
     due: BTreeMap<usize, BTreeSet<usize>>,
     pub claimed: BTreeSet<PodId>,
-    /// Pods that have no turn before all others have had theirs: an earlier beginning placed them and would then have
-    /// evicted them.
-    withheld: BTreeSet<PodId>,
-    /// Those, once they have had their turn; the same for all that is placed if this is the last beginning.
-    pub spared: BTreeSet<PodId>,
+    /// What earlier beginnings have taught, and what this one does: then it comes to nothing. The last one stays.
+    pub lessons: Lessons,
+    pub learned: Lessons,
     pub is_last: bool,
-    /// Pods that were placed and would now be evicted: this beginning comes to nothing.
-    pub hasty: BTreeSet<PodId>,
+    /// Pods that have no turn before all others have had theirs; once they have had it, they are spared.
+    withheld: BTreeSet<PodId>,
+    pub spared: BTreeSet<PodId>,
     pub door: Door,
     /// Gangs that wait; what queues lose by evictions.
     told: BTreeSet<usize>,
@@ -120,10 +120,11 @@ impl<'a> Round<'a> {
             borrowers: Vec::new(),
             due: BTreeMap::new(),
             claimed: BTreeSet::new(),
+            lessons: Lessons::default(),
+            learned: Lessons::default(),
+            is_last: false,
             withheld: BTreeSet::new(),
             spared: BTreeSet::new(),
-            is_last: false,
-            hasty: BTreeSet::new(),
             door: Door::default(),
             told: BTreeSet::new(),
             evicted: BTreeMap::new(),
@@ -196,18 +197,22 @@ impl<'a> Round<'a> {
         self.verdicts.push(None);
     }
 
-    /// What is decided, or the pods that better had not been placed, if there are any: then it is to be begun anew.
-    pub fn run(mut self, withheld: &BTreeSet<PodId>) -> (Placement, BTreeSet<PodId>) {
+    /// What is decided; if anything is learned from it, it is to be begun anew.
+    pub fn run(mut self, lessons: &Lessons) -> (Placement, Lessons) {
         self.door.used = self.used();
-        self.withheld.clone_from(withheld);
+        self.lessons = lessons.clone();
+        self.withheld.clone_from(&lessons.hasty);
         self.settle(&(0..self.asks.len()).collect::<Vec<_>>());
-        if !self.withheld.is_empty() && self.hasty.is_empty() {
+        if !self.withheld.is_empty() && self.learned.is_empty() {
             self.spared = std::mem::take(&mut self.withheld);
             self.settle(&self.told.iter().copied().collect::<Vec<_>>());
         }
+        if !self.is_last && self.learned.is_empty() && !self.room.going.is_empty() {
+            self.review();
+        }
+        let learned = std::mem::take(&mut self.learned);
         self.place_light();
-        let hasty = std::mem::take(&mut self.hasty);
-        (self.tell(), hasty)
+        (self.tell(), learned)
     }
 
     /// Passes until nothing more comes of it.
@@ -221,7 +226,7 @@ impl<'a> Round<'a> {
             has_news = self.pass(&again);
         }
         for _ in 0..PASSES_MAX {
-            if !self.hasty.is_empty() || !self.foresee() {
+            if !self.learned.is_empty() || !self.foresee() {
                 break;
             }
             let again: Vec<usize> = self.told.iter().copied().collect();
@@ -245,13 +250,9 @@ impl<'a> Round<'a> {
     fn ask_anew(&mut self, at: usize) {
         let Ask { id, queue, is_in, .. } = self.asks[at];
         let Some(mut ask) = Ask::new(self.snapshot, &self.room, id, queue) else { return };
-        let is_its = |pod: &PodId| self.snapshot.pods[*pod].gang == Some(id);
-        let position = |pod: PodId| Some((pod, u32::try_from(self.room.position_of(pod)?).ok()?));
-        let given: Vec<(PodId, u32)> = self.room.put_pods().filter(is_its).filter_map(position).collect();
-        for (pod, _) in &given {
-            add(&mut ask.held, &self.snapshot.shapes[self.snapshot.pods[*pod].shape].request);
+        for pod in self.room.put_pods().filter(|pod| self.snapshot.pods[*pod].gang == Some(id)) {
+            add(&mut ask.held, &self.snapshot.shapes[self.snapshot.pods[pod].shape].request);
         }
-        ask.settle(self.snapshot, &given);
         self.asks[at] = Ask { is_in, ..ask };
     }
 
@@ -369,6 +370,8 @@ impl<'a> Round<'a> {
         for at in std::mem::take(&mut self.told) {
             self.verdicts[at] = None;
             self.asks[at].has_begun = false;
+            // Those for which room was made may have been placed.
+            self.asks[at].is_nominated = self.asks[at].pods.iter().any(|pod| self.room.nominated(*pod).is_some());
         }
         self.open_door();
     }
@@ -489,7 +492,7 @@ impl<'a> Round<'a> {
 
     /// The first gang of the first queue.
     fn next(&mut self) -> Option<usize> {
-        if !self.hasty.is_empty() {
+        if !self.learned.is_empty() {
             return None;
         }
         let queue = if self.lines.len() > 1 { self.first_queue()? } else { *self.lines.keys().next()? };
@@ -544,8 +547,10 @@ impl<'a> Round<'a> {
         false
     }
 
+    /// Whether its minimum has to wait for all others.
     fn is_withheld(&self, at: usize) -> bool {
-        !self.withheld.is_empty() && self.asks[at].pods.iter().any(|pod| self.withheld.contains(pod))
+        let needs = || self.asks[at].needed(self.snapshot).into_iter();
+        !self.withheld.is_empty() && needs().any(|pod| self.withheld.contains(&pod))
     }
 
     /// It is asked again when all others have had their turns, and hears then why it waits.

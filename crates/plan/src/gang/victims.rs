@@ -28,6 +28,8 @@ pub struct Choice<'a, 'b> {
     pub claimed: &'b BTreeSet<PodId>,
     /// Pods that are placed in this round and stay; None if all do.
     pub spared: Option<&'b BTreeSet<PodId>>,
+    /// Pods that need not go for a gang.
+    pub needless: &'b BTreeSet<(PodId, GangId)>,
     pub now: i64,
 }
 
@@ -89,7 +91,8 @@ fn units_by(choice: &Choice, (ask, cause): (&Ask, Cause), verdict: &Verdict, cou
             continue;
         };
         // Who has waited too long before it ran is not sent away again, or it would be first for ever.
-        let times = |pod: &PodId| started(choice, *pod).map(|started| (started, snapshot.pods[*pod].created));
+        let started = |pod: &PodId| choice.room.started(*pod, choice.now);
+        let times = |pod: &PodId| started(pod).map(|started| (started, snapshot.pods[*pod].created));
         let first = gang.members.iter().filter_map(times).min();
         if first.is_some_and(|(started, created)| started - created >= snapshot.policy.ripe_after) {
             continue;
@@ -124,7 +127,8 @@ fn units_by(choice: &Choice, (ask, cause): (&Ask, Cause), verdict: &Verdict, cou
     }
     // Others go before the gang's own.
     line.extend(own.into_iter().map(|unit| ([2, 0, 0, 0, 0], ask.id, ask.queue, Some(Box::new(unit)))));
-    let (units, is_all) = first_units(choice, line, count_max);
+    let (mut units, is_all) = first_units(choice, line, count_max);
+    units.retain(|unit| !unit.pods.iter().any(|pod| choice.needless.contains(&(*pod, ask.id))));
     let units = within_budgets(choice.room, units);
     let units = if cause == Cause::Reclaim { within_shares(choice.ledger, units, &wanted) } else { units };
     (units, is_all)
@@ -179,22 +183,16 @@ fn own_units(choice: &Choice, ask: &Ask) -> Vec<Unit> {
 
 /// Pods of the gang that are on nodes and promised to nobody.
 fn holders<'b>(choice: &'b Choice, gang: &'b Gang) -> impl Iterator<Item = PodId> {
-    let is_placed = |pod: &PodId| choice.room.is_put(*pod) && !choice.is_spared(*pod);
-    let is_there = move |pod: &PodId| matches!(choice.room.state(*pod), State::Bound | State::Running) || is_placed(pod);
-    let holds = move |pod: &PodId| is_there(pod) && !choice.claimed.contains(pod);
+    let stays = |pod: &PodId| choice.claimed.contains(pod) || (choice.room.is_put(*pod) && choice.is_spared(*pod));
+    let holds = move |pod: &PodId| matches!(choice.room.state(*pod), State::Bound | State::Running) && !stays(pod);
     gang.members.iter().copied().filter(holds)
 }
 
 /// Seconds of work that would be lost, and when the last of the pods was placed.
 fn loss(choice: &Choice, pods: &mut dyn Iterator<Item = PodId>) -> (i64, i64) {
-    pods.map(|pod| started(choice, pod)).fold((0, 0), |(lost, newest), started| {
+    pods.map(|pod| choice.room.started(pod, choice.now)).fold((0, 0), |(lost, newest), started| {
         (lost + choice.now - started.unwrap_or(choice.now), newest.max(started.unwrap_or(0)))
     })
-}
-
-/// When the pod was placed; what is placed in this round is seen as it will be in the next.
-fn started(choice: &Choice, pod: PodId) -> Option<i64> {
-    if choice.room.is_put(pod) { Some(choice.now) } else { choice.room.snapshot.pods[pod].started }
 }
 
 /// Whether pods of the gang may be above its minimum; most gangs are no larger than they must be.

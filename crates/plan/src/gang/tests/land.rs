@@ -418,7 +418,7 @@ impl Land {
         self.pods.iter().filter(|(_, pod)| pod.gang == gang).map(|(name, _)| name.clone()).collect()
     }
 
-    fn remove_pod(&mut self, name: &str) {
+    pub fn remove_pod(&mut self, name: &str) {
         self.pods.remove(name);
         self.snapshot.forget(Kind::Pod, "d", name);
     }

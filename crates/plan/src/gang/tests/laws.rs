@@ -81,10 +81,23 @@ fn pods_go_where_they_may(moment: &Moment) -> Law {
     Ok(())
 }
 
+/// What the queue may hold beside what others are guaranteed.
+fn left_by_guarantees(story: &Story, at: usize) -> i64 {
+    let total: i64 = story.nodes.iter().map(|node| node.gpus).sum();
+    let own = story.queues[at].guarantee;
+    let is_kin = |other: &usize| story.family.is_none() || at == 0 || *other > 0;
+    let kin = (0..QUEUES.len()).filter(is_kin).map(|other| story.queues[other].guarantee).sum::<i64>();
+    let whole = story.family.filter(|_| at > 0).map_or(total, |most| {
+        let first = story.queues[0].guarantee;
+        let left = if first == 0 { total } else { (total - first - kin).max(0) + kin };
+        most.min(left)
+    });
+    if kin == own { i64::MAX } else { (whole - kin).max(0) + own }
+}
+
 /// Capability, what others are guaranteed, what parents may hold, and what the namespace may ask for.
 fn queues_and_quotas_keep_their_bounds(moment: &Moment) -> Law {
     let Moment { story, before, placement, after } = moment;
-    let total: i64 = story.nodes.iter().map(|node| node.gpus).sum();
     let gains = |at: usize| {
         let is_gain = |name: &str| after.pods[name].gpus > 0 && after.gangs[&after.pods[name].gang].queue == at;
         placement.bind.iter().any(|bind| is_gain(&bind.pod.key.name))
@@ -92,20 +105,7 @@ fn queues_and_quotas_keep_their_bounds(moment: &Moment) -> Law {
     for (at, queue) in story.queues.iter().enumerate().filter(|(at, _)| gains(*at)) {
         let used = after.used_by_queue(at);
         prop_assert!(queue.capability.is_none_or(|most| used <= most), "{} is above its capability", QUEUES[at]);
-        let is_kin = |other: &usize| story.family.is_none() || (*other > 0) == (at > 0);
-        let others = (0..QUEUES.len()).filter(is_kin).map(|other| story.queues[other].guarantee).sum::<i64>();
-        let kin = if story.family.is_some() && at == 0 {
-            story.queues.iter().map(|queue| queue.guarantee).sum()
-        } else {
-            others
-        };
-        let whole = story.family.filter(|_| at > 0).map_or(total, |most| {
-            let first = story.queues[0].guarantee;
-            let left = if first == 0 { total } else { (total - first - kin).max(0) + kin };
-            most.min(left)
-        });
-        let rest = (whole - kin).max(0) + queue.guarantee;
-        prop_assert!(kin == queue.guarantee || used <= rest, "{} takes what others are guaranteed", QUEUES[at]);
+        prop_assert!(used <= left_by_guarantees(story, at), "{} takes what others are guaranteed", QUEUES[at]);
     }
     if let Some(most) = story.family.filter(|_| gains(1) || gains(2)) {
         prop_assert!(after.used_by_queue(1) + after.used_by_queue(2) <= most, "the family is above its capability");
@@ -129,9 +129,10 @@ fn nobody_is_evicted_for_an_equal_or_a_worse(moment: &Moment) -> Law {
             Cause::Reclaim => {
                 let queue = &story.queues[victim.queue];
                 prop_assert!(victim.queue != gainer.queue && queue.is_reclaimable);
+                let deserved = queue.deserved.min(left_by_guarantees(story, victim.queue));
                 let is_due = story.declares
                     && before.pods[&*evict.pod.key.name].gpus > 0
-                    && after.used_by_queue(victim.queue) <= queue.deserved;
+                    && after.used_by_queue(victim.queue) <= deserved;
                 prop_assert!(!is_due || queue.deserved == 0, "{} has no more than it deserves", QUEUES[victim.queue]);
             }
         }
@@ -170,11 +171,14 @@ fn nobody_is_evicted_who_could_stay(moment: &Moment) -> Law {
 
 /// Those for whom others were evicted run as soon as those have gone.
 fn nobody_is_evicted_in_vain(moment: &Moment) -> Law {
-    let Moment { story, placement, after, .. } = moment;
+    let Moment { story, before, placement, after } = moment;
     if placement.evict.is_empty() {
         return Ok(());
     }
     let mut land = after.clone();
+    // Of what left before, new pods would be arrivals: they may be more important.
+    let left: Vec<&String> = before.pods.iter().filter(|(_, pod)| pod.is_leaving).map(|(name, _)| name).collect();
+    left.into_iter().for_each(|name| land.remove_pod(name));
     land.let_go(story.makes_again);
     let next = land.place();
     for evict in &placement.evict {

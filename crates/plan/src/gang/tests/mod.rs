@@ -9,6 +9,7 @@ mod gang_cases;
 mod rule_cases;
 mod tier_cases;
 mod shared_cases;
+mod lesson_cases;
 mod laws;
 mod promises;
 mod starvation;

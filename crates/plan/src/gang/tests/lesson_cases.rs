@@ -1,0 +1,126 @@
+//! What is decided for one gang is seen in the light of what is decided for the others.
+
+use super::world::{GPU, World, evicted};
+use serde_json::{Value, json};
+
+fn of(queue: &str, class: &str) -> Value {
+    json!({"spec": {"queue": queue, "priorityClassName": class}})
+}
+
+fn with_gpus(amount: i64) -> Value {
+    json!({ GPU: amount.to_string() })
+}
+
+fn world() -> World {
+    let mut world = World::new();
+    for (value, class) in ["low", "middle", "high"].iter().enumerate() {
+        world.class(class, i64::try_from(value).unwrap());
+    }
+    world
+}
+
+fn runs(world: &mut World, pod: &str, node: &str) {
+    world.change(pod, json!({"spec": {"nodeName": node}, "status": {"phase": "Running"}}));
+}
+
+fn may_go(world: &mut World, pod: &str) {
+    world.change(pod, json!({"metadata": {"annotations": {"volcano.sh/preemptable": "true"}}}));
+}
+
+// GANG-9: `low` is whole once `m` is placed, so that another queue may take back `w0`. What is left then is for the more
+// important `mid`, if `w1` does not take the other node first.
+#[test]
+fn what_would_be_evicted_at_once_is_not_placed() {
+    let mut world = world();
+    world.queue("default", json!({"spec": {"reclaimable": true, "deserved": with_gpus(1)}}));
+    world.queue("y", json!({"spec": {"deserved": with_gpus(1)}}));
+    world.node("a", 3, json!({"metadata": {"labels": {"zone": "1"}}}));
+    world.node("b", 5, json!({}));
+    let tasks = json!({"minTaskMember": {"w": 0, "m": 1}});
+    world.group("low", 1, json!({"spec": tasks}));
+    let task = |name: &str| json!({"metadata": {"annotations": {"volcano.sh/task-spec": name}}});
+    for (pod, role, gpus) in [("m", "m", 0), ("w0", "w", 3), ("w1", "w", 3)] {
+        world.pod(pod, "low", gpus, task(role));
+        may_go(&mut world, pod);
+    }
+    runs(&mut world, "w0", "a");
+    world.now += 10;
+    world.group("mid", 2, of("default", "middle"));
+    world.pod("mid-0", "mid", 4, json!({}));
+    world.pod("mid-1", "mid", 2, json!({}));
+    world.now += 10;
+    world.gang("due", 1, 1, 1, of("y", "low"));
+    world.change("due-0", json!({"spec": {"nodeSelector": {"zone": "1"}}}));
+    let first = world.place();
+    assert_eq!(evicted(&first), ["w0"]);
+    assert_eq!(world.step(), ["m>a"], "w1 waits for its turn");
+    assert!(world.why("mid").starts_with("starts when 1 pod that is ending has gone"), "{}", world.why("mid"));
+    let again = world.place();
+    assert_eq!((again.bind.len(), evicted(&again).len()), (0, 0));
+    world.let_go();
+    assert_eq!(world.step().len(), 3, "both start");
+}
+
+// ACT-6: for each of two gangs one victim would do, and one of the victims does for both.
+#[test]
+fn one_victim_is_enough_for_two_gangs_that_fit_beside_each_other() {
+    let mut world = world();
+    world.node("a", 3, json!({}));
+    world.node("b", 4, json!({}));
+    world.gang("low", 0, 3, 3, of("default", "low"));
+    for (pod, node) in [("low-0", "b"), ("low-1", "a")] {
+        runs(&mut world, pod, node);
+        may_go(&mut world, pod);
+    }
+    world.remove("low-2");
+    world.now += 10;
+    world.gang("g", 1, 1, 2, of("default", "middle"));
+    world.gang("h", 1, 1, 2, of("default", "middle"));
+    assert_eq!(evicted(&world.place()), ["low-0"]);
+    world.step();
+    world.let_go();
+    assert_eq!(world.step(), ["g-0>b", "h-0>b"]);
+}
+
+// ACT-9: `high` would evict a pod of `low` for its second pod, but its first one goes to a queue that has less than its due.
+#[test]
+fn nobody_is_evicted_for_a_gang_that_another_queue_evicts() {
+    let mut world = world();
+    world.queue("default", json!({"spec": {"reclaimable": false, "deserved": with_gpus(1)}}));
+    world.queue("x", json!({"spec": {"reclaimable": true, "deserved": with_gpus(1), "capability": with_gpus(1)}}));
+    world.node("a", 5, json!({"status": {"allocatable": {"cpu": "3"}}}));
+    world.group("high", 2, of("x", "high"));
+    world.pod("high-0", "high", 0, json!({}));
+    world.pod("high-1", "high", 1, json!({}));
+    world.gang("low", 0, 3, 0, of("x", "low"));
+    for pod in ["high-0", "low-1", "low-2"] {
+        runs(&mut world, pod, "a");
+        may_go(&mut world, pod);
+    }
+    world.now += 10;
+    world.group("due", 2, of("default", "low"));
+    world.pod("due-0", "due", 0, json!({}));
+    world.pod("due-1", "due", 1, json!({}));
+    let first = world.place();
+    let gainers: Vec<&str> = first.evict.iter().map(|evict| &*evict.for_gang.name).collect();
+    world.apply(&first);
+    world.let_go();
+    let next = world.place();
+    for gainer in gainers {
+        assert!(next.bind.iter().any(|bind| &*bind.gang.name == gainer), "{gainer} does not run");
+    }
+}
+
+// CAP-3: a gang that its queue has no room for hears that, whatever the nodes have: what is kept for it depends on it.
+#[test]
+fn a_full_queue_is_told_before_full_nodes() {
+    let mut world = world();
+    world.queue("x", json!({"spec": {"capability": with_gpus(5)}}));
+    world.node("a", 8, json!({"status": {"allocatable": {"cpu": "2"}}}));
+    world.gang("runs", 1, 1, 2, of("x", "low"));
+    world.gang("cpu", 1, 1, 0, json!({}));
+    assert_eq!(world.step().len(), 2);
+    world.now += 10;
+    world.gang("waits", 1, 1, 4, of("x", "low"));
+    assert!(world.why("waits").starts_with("needs 4 nvidia.com/gpu, queue x uses 2"), "{}", world.why("waits"));
+}
