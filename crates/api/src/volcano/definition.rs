@@ -33,8 +33,9 @@ const QUEUE_STATUS: &str =
 
 /// A rule over a list needs a bound by which its cost is known; no switch has so many ports.
 const MEMBERS_MAX: usize = 10_000;
-/// Longer than anybody writes; what a rule may cost depends on it.
-const PATTERN_MAX: usize = 1024;
+/// Longer than anybody writes. What a rule may cost depends on it: of twice as many characters, for so many members, a
+/// kube-apiserver (1.36) refuses the whole definition.
+const PATTERN_MAX: usize = 512;
 
 /// The definitions, ready to be applied.
 pub fn definitions() -> Vec<Value> {

@@ -1,10 +1,11 @@
 //! A gang that wants to be placed: which of its pods wait, which count already, and when it has enough (GANG-1 to 5).
 
-use super::amounts::{Amounts, add};
+use super::amounts::{Amounts, add, take};
 use super::objects::{Gang, GangId, Group, Phase, PodId, ShapeId, State};
 use super::room::Room;
 use super::snapshot::Snapshot;
 use crate::queue::spec::PRIORITY_DEFAULT;
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,8 +46,9 @@ pub struct Ask<'a> {
     pub since: i64,
     /// Positions of nodes that its pods are on.
     pub placed: Vec<usize>,
-    /// What its pods hold, with what it is given in this round.
+    /// What its pods hold, with what it is given in this round; of that, what is leaving.
     pub held: Amounts,
+    pub leaving: Amounts,
     /// It has been let in; it has had a turn in this pass.
     pub is_in: bool,
     /// Room is being made for pods of it.
@@ -132,6 +134,7 @@ impl<'a> Ask<'a> {
             since: waits_since(snapshot, gang, group),
             placed: Vec::new(),
             held: gang.allocated.clone(),
+            leaving: Amounts::new(),
             is_in: group.phase != Phase::Pending,
             is_nominated: false,
             has_begun: false,
@@ -178,11 +181,21 @@ impl<'a> Ask<'a> {
             State::Bound | State::Running => {
                 self.placed.extend(room.position_of(number));
             }
-            State::Leaving | State::Succeeded | State::Failed => {}
+            State::Leaving => add(&mut self.leaving, &snapshot.shapes[pod.shape].request),
+            State::Succeeded | State::Failed => {}
         }
         if let Some(sub_group) = sub_group {
             self.sub_group_of.insert(number, sub_group);
         }
+    }
+
+    /// What it will hold once those that leave have gone: by that it is ranked, or it would be another place then.
+    pub fn staying(&self) -> Cow<'_, Amounts> {
+        let mut staying = Cow::Borrowed(&self.held);
+        if !self.leaving.is_empty() {
+            take(staying.to_mut(), &self.leaving);
+        }
+        staying
     }
 
     pub fn is_ready(&self) -> bool {

@@ -261,7 +261,7 @@ impl<'a> Round<'a> {
         self.lift_promises(-1);
         let mut found = self.seek_room(at, cause, &promises);
         if let Some((units, trial)) = found.as_ref().filter(|_| cause == Some(Cause::Preempt))
-            && self.would_go_to_others(at, units, (&trial.units, &promises))
+            && self.would_go_to_others(at, units, (trial, &promises))
         {
             found = None;
         }
@@ -271,7 +271,7 @@ impl<'a> Round<'a> {
         let is_new = |pod: &PodId| self.room.is_put(*pod);
         let new: Vec<PodId> = trial.units.iter().flat_map(|unit| &units[*unit].pods).copied().filter(is_new).collect();
         if !new.is_empty() {
-            self.learned.hasty.extend(new);
+            self.regret(at, new);
             return true;
         }
         let shared = self.shared(at, &trial, &promises);
@@ -299,9 +299,9 @@ impl<'a> Round<'a> {
         };
         let (leaving, kin) = (units.len(), self.kin(at));
         for count_max in [VICTIMS_FEW, usize::MAX] {
-            let Round { room, ledger, claimed, spared, is_last, now, .. } = &*self;
-            let (spared, needless) = (Some(spared).filter(|_| !is_last), &self.lessons.needless);
-            let choice = victims::Choice { room, ledger, claimed, spared, needless, now: *now };
+            let Round { room, ledger, claimed, lessons, is_last, now, .. } = &*self;
+            let (now, spares_new, needless) = (*now, *is_last, &lessons.needless);
+            let choice = victims::Choice { room, ledger, claimed, spares_new, needless, now };
             let (victims, is_all) = victims::units(&choice, &self.asks[at], cause, count_max);
             units.truncate(leaving);
             units.extend(victims);
@@ -323,14 +323,23 @@ impl<'a> Round<'a> {
         None
     }
 
-    /// Whether a queue that has not what it deserves would have what the units leave, before one that borrows.
-    fn would_go_to_others(&mut self, at: usize, units: &[Unit], (chosen, promises): (&[usize], &[Promise])) -> bool {
+    /// Whether a queue that has not what it deserves would have what the units leave, before one that borrows; or it would
+    /// be kept for the first gang that waits.
+    fn would_go_to_others(&mut self, at: usize, units: &[Unit], (trial, promises): (&Trial, &[Promise])) -> bool {
         let own = self.asks[at].queue;
         if !self.ledger.accounts[own].queue.is_reclaimable || !self.borrows(at) {
             return false;
         }
-        let is_others = |other: &usize| self.asks[*other].queue != own;
-        let others: Vec<usize> = self.due_unserved.keys().copied().filter(is_others).take(TRIED_MAX).collect();
+        let heads = self.reservations.iter().filter(|kept| kept.promise.is_none());
+        let kept: BTreeSet<u32> = heads.flat_map(|kept| &kept.holds).map(|hold| hold.position).collect();
+        if trial.puts.iter().any(|(_, position)| kept.contains(position)) {
+            return true;
+        }
+        // All of such a queue come first, whoever of them would borrow.
+        let queue = |other: &usize| self.asks[*other].queue;
+        let due: BTreeSet<usize> = self.due_unserved.keys().map(queue).filter(|queue| *queue != own).collect();
+        let others = self.unserved.iter().filter(|other| due.contains(&queue(other)));
+        let others: Vec<usize> = others.copied().take(TRIED_MAX).collect();
         others.into_iter().any(|other| {
             let kin = self.kin(other);
             let options = Options { units, kin: &kin, promises };
@@ -338,6 +347,7 @@ impl<'a> Round<'a> {
             let is_its = |kept: &&Reservation| kept.ask == other && kept.promise.is_none();
             let kept: Vec<Hold> = self.reservations.iter().filter(is_its).flat_map(|kept| kept.holds.clone()).collect();
             self.room.hold(&kept, -1);
+            let chosen = &trial.units;
             let fits = self.with_fit(other, (&kin, &[]), |room, fits| trial::is_enough(room, &options, chosen, fits));
             self.room.hold(&kept, 1);
             fits

@@ -344,11 +344,13 @@ impl<'a> Ledger<'a> {
         self.stays_within(queue, more) && self.shortage_at(queue, more, &[], false).is_none()
     }
 
-    /// Whether with so much more the queue has no more than it deserves of some resource: it does not borrow all of it.
+    /// Whether with so much more the queue has no more than it deserves of some resource: it does not borrow all of it. What
+    /// is leaving counts no more: when it has gone, the queue would come before all that borrow.
     pub fn stays_within(&self, queue: usize, more: &[i64]) -> bool {
         let account = &self.accounts[queue];
         let stays = |resource: &usize| {
-            let has = get(&account.allocated, *resource) + get(&account.held, *resource);
+            let stays = get(&account.allocated, *resource) - get(&account.leaving, *resource);
+            let has = stays + get(&account.held, *resource);
             let after = has.saturating_add(get(more, *resource));
             *resource != PODS && get(more, *resource) > 0 && after <= get(&account.deserved, *resource)
         };

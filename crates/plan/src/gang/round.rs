@@ -27,9 +27,9 @@ use std::sync::Arc;
 
 /// For so many blocked gangs of a round other ways of placing are searched.
 const SEARCHES_MAX: usize = 64;
-/// Two passes are usual: one that places and one that finds nothing more. Each but the last places something, and then
-/// each but the last evicts or promises something.
-const PASSES_MAX: usize = 16;
+/// Two passes are usual: one that places and one that finds nothing more. Each but the last places, evicts or promises
+/// something.
+const PASSES_MAX: usize = 32;
 /// Of so many gangs that have waited too long it is asked whether they could run at all.
 const RIPE_MAX: usize = 16;
 
@@ -62,9 +62,8 @@ pub struct Round<'a> {
     pub lessons: Lessons,
     pub learned: Lessons,
     pub is_last: bool,
-    /// Pods that have no turn before all others have had theirs; once they have had it, they are spared.
+    /// Pods that have no turn now.
     withheld: BTreeSet<PodId>,
-    pub spared: BTreeSet<PodId>,
     pub door: Door,
     /// Gangs that wait; what queues lose by evictions.
     told: BTreeSet<usize>,
@@ -124,7 +123,6 @@ impl<'a> Round<'a> {
             learned: Lessons::default(),
             is_last: false,
             withheld: BTreeSet::new(),
-            spared: BTreeSet::new(),
             door: Door::default(),
             told: BTreeSet::new(),
             evicted: BTreeMap::new(),
@@ -204,7 +202,7 @@ impl<'a> Round<'a> {
         self.withheld.clone_from(&lessons.hasty);
         self.settle(&(0..self.asks.len()).collect::<Vec<_>>());
         if !self.withheld.is_empty() && self.learned.is_empty() {
-            self.spared = std::mem::take(&mut self.withheld);
+            self.withheld = lessons.futile.keys().copied().collect();
             self.settle(&self.told.iter().copied().collect::<Vec<_>>());
         }
         if !self.is_last && self.learned.is_empty() && !self.room.going.is_empty() {
@@ -215,22 +213,16 @@ impl<'a> Round<'a> {
         (self.tell(), learned)
     }
 
-    /// Passes until nothing more comes of it.
+    /// Passes until nothing more comes of it: after others were placed, or with what was evicted seen as it will be.
     fn settle(&mut self, asks: &[usize]) {
         let mut has_news = self.pass(asks);
         for _ in 1..PASSES_MAX {
-            if !has_news || self.told.is_empty() {
+            let is_over = self.told.is_empty() || !self.learned.is_empty();
+            if is_over || (!has_news && !self.foresee()) {
                 break;
             }
             let again: Vec<usize> = self.told.iter().copied().collect();
             has_news = self.pass(&again);
-        }
-        for _ in 0..PASSES_MAX {
-            if !self.learned.is_empty() || !self.foresee() {
-                break;
-            }
-            let again: Vec<usize> = self.told.iter().copied().collect();
-            self.pass(&again);
         }
     }
 
@@ -381,7 +373,7 @@ impl<'a> Round<'a> {
         let part = |order: &Order| match order {
             Order::Priority => -ask.priority,
             Order::Gang => i64::from(ask.is_ready()),
-            Order::Drf => dominant(&self.ledger, &ask.held),
+            Order::Drf => dominant(&self.ledger, &ask.staying()),
             Order::Sla => {
                 ask.group.patience.or(self.snapshot.policy.patience).map_or(i64::MAX, |p| p + ask.group.created)
             }
@@ -445,7 +437,11 @@ impl<'a> Round<'a> {
 
     pub fn leave_unserved(&mut self, at: usize) {
         self.unserved.push(at);
-        if self.ledger.is_capacity && self.asks[at].is_in && !self.borrows(at) {
+        self.note_due(at, true);
+    }
+
+    fn note_due(&mut self, at: usize, may_come: bool) {
+        if self.ledger.is_capacity && may_come && !self.borrows(at) {
             self.due_unserved.insert(at, vec![Amounts::new(); self.ledger.line(self.asks[at].queue).len()]);
         }
     }
@@ -531,7 +527,10 @@ impl<'a> Round<'a> {
             return true;
         }
         if let Some(on) = self.admit(at) {
-            self.leave_unserved(at);
+            // When somebody goes, there is room at the door, too.
+            let may_come = matches!(on, WaitingOn::Admission { .. } | WaitingOn::QueueLimit { .. });
+            self.unserved.push(at);
+            self.note_due(at, may_come);
             self.wait(at, on);
             return false;
         }
@@ -553,9 +552,11 @@ impl<'a> Round<'a> {
         !self.withheld.is_empty() && needs().any(|pod| self.withheld.contains(&pod))
     }
 
-    /// It is asked again when all others have had their turns, and hears then why it waits.
+    /// It is asked again when all others have had their turns, and hears then why it waits; or somebody else has what it
+    /// would take.
     fn put_off(&mut self, at: usize) {
-        let gang = self.asks[at].gang.key.to_string();
+        let first = self.asks[at].pods.iter().find_map(|pod| self.lessons.futile.get(pod));
+        let gang = first.unwrap_or(&self.asks[at].gang.key).to_string();
         self.wait(at, WaitingOn::Behind { gang, when: None });
     }
 

@@ -26,17 +26,11 @@ pub struct Choice<'a, 'b> {
     pub ledger: &'b Ledger<'a>,
     /// Pods whose room is promised already.
     pub claimed: &'b BTreeSet<PodId>,
-    /// Pods that are placed in this round and stay; None if all do.
-    pub spared: Option<&'b BTreeSet<PodId>>,
+    /// What is placed in this round stays.
+    pub spares_new: bool,
     /// Pods that need not go for a gang.
     pub needless: &'b BTreeSet<(PodId, GangId)>,
     pub now: i64,
-}
-
-impl Choice<'_, '_> {
-    fn is_spared(&self, pod: PodId) -> bool {
-        self.spared.is_none_or(|spared| spared.contains(&pod))
-    }
 }
 
 /// Who may go: the rank, smaller first, the gang, its queue, and the unit if it is made already.
@@ -102,7 +96,7 @@ fn units_by(choice: &Choice, (ask, cause): (&Ask, Cause), verdict: &Verdict, cou
         if !wanted.iter().enumerate().any(shares) {
             continue;
         }
-        let spared: Vec<PodId> = new.iter().copied().filter(|pod| choice.is_spared(*pod)).collect();
+        let spared = if choice.spares_new { new.as_slice() } else { &[] };
         // Who loses everything has a smaller share than anybody who gains.
         let by_share = verdict.by_share && cause == Cause::Preempt;
         let may_be_whole = verdict.whole_gangs && spared.is_empty() && !by_share;
@@ -112,7 +106,7 @@ fn units_by(choice: &Choice, (ask, cause): (&Ask, Cause), verdict: &Verdict, cou
             line.extend(may_be_whole.then_some(([1, own, -share, cost, -newest], id, queue, None)));
             continue;
         }
-        let mut own_units = units_of(choice, (id, gang, queue), &spared);
+        let mut own_units = units_of(choice, (id, gang, queue), spared);
         own_units.sort_by(|a, b| name(snapshot, a).cmp(&name(snapshot, b)));
         let mut left = gang.allocated.clone();
         add(&mut left, given);
@@ -183,7 +177,7 @@ fn own_units(choice: &Choice, ask: &Ask) -> Vec<Unit> {
 
 /// Pods of the gang that are on nodes and promised to nobody.
 fn holders<'b>(choice: &'b Choice, gang: &'b Gang) -> impl Iterator<Item = PodId> {
-    let stays = |pod: &PodId| choice.claimed.contains(pod) || (choice.room.is_put(*pod) && choice.is_spared(*pod));
+    let stays = |pod: &PodId| choice.claimed.contains(pod) || (choice.spares_new && choice.room.is_put(*pod));
     let holds = move |pod: &PodId| matches!(choice.room.state(*pod), State::Bound | State::Running) && !stays(pod);
     gang.members.iter().copied().filter(holds)
 }

@@ -227,6 +227,7 @@ fn a_live_cluster_is_a_trace_of_what_runs_and_what_waits() {
             (Kind::Pod, vec![pod("runs", json!("a"), "4"), pod("waits", Value::Null, "2")]),
             (Kind::PodGroup, vec![group("runs"), group("waits")]),
         ],
+        ..World::default()
     };
     let trace = live::trace(&world, now);
     let outcome = run(&trace, &Policy::default());

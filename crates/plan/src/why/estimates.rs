@@ -88,6 +88,7 @@ mod tests {
                 (Kind::PodGroup, vec![json!({"metadata": {"name": "g", "ownerReferences": owner}})]),
                 (Kind::Pod, vec![json!({"metadata": {"name": "p", "ownerReferences": owner}, "spec": {}})]),
             ],
+            ..World::default()
         }
     }
 

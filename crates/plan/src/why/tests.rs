@@ -116,7 +116,7 @@ impl Case {
             _ => self.world.of(Kind::Pod).iter().filter(own).cloned().collect(),
         };
         let group = self.world.of(Kind::PodGroup).iter().find(|group| group["metadata"]["name"] == "j");
-        let snapshot = self.world.snapshot(self.policy.clone());
+        let snapshot = self.world.snapshot(self.policy.clone(), &pods);
         let (events, lines) = (self.events.as_slice(), &self.lines);
         let seen = Observed { kind: self.kind, job: &self.job, pods: &pods, group, events, snapshot: &snapshot, lines };
         why(&seen, Timestamp::from_second(NOW).unwrap())
@@ -712,13 +712,26 @@ fn what_if_changes_a_copy_of_the_cluster() {
     assert!(Change::parse("queue.none.capability.gpu=1").unwrap().make(&mut world, "d").is_err());
 }
 
+// SCH-1: on a cluster with a scheduler of its own
+#[test]
+fn pods_of_other_schedulers_hold_room_and_are_in_no_queue() {
+    let mut case = Case::new();
+    case.node("a", 8, json!({})).queue("default", json!({"spec": {"capability": {GPU: "4"}}}));
+    let alone = json!({"metadata": {"annotations": {"scheduling.k8s.io/group-name": null}},
+        "spec": {"schedulerName": "default-scheduler", "nodeName": "a"}, "status": {"phase": "Running"}});
+    case.pods("plain", 1, 6, alone).group("j", 1, json!({})).pods("j", 1, 4, json!({}));
+    assert!(case.answer().message.contains("queue default uses 6"), "{}", case.answer().message);
+    case.world.has_others = true;
+    assert_eq!(case.answer().message, "needs 4 nvidia.com/gpu together, 2 free");
+}
+
 #[test]
 fn groups_are_called_by_the_jobs_that_own_them() {
     let owner =
         json!([{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train", "controller": true}]);
     let group = json!({"metadata": {"namespace": "d", "name": "train-u", "ownerReferences": owner}});
     let bare = json!({"metadata": {"namespace": "d", "name": "train-u2"}});
-    let world = World { objects: vec![(Kind::PodGroup, vec![group, bare])] };
+    let world = World { objects: vec![(Kind::PodGroup, vec![group, bare])], ..World::default() };
     let said = world.in_owners_words("d/train-u, d/train-u2 and pod/d/x hold 4; try without=d/train-u.");
     assert_eq!(said, "vcjob/d/train, d/train-u2 and pod/d/x hold 4; try without=vcjob/d/train.");
 }

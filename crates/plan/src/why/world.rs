@@ -15,6 +15,8 @@ const GPU: &str = "nvidia.com/gpu";
 #[derive(Debug, Clone, Default)]
 pub struct World {
     pub objects: Vec<(Kind, Vec<Value>)>,
+    /// Not all pods are placed by us, as on the embedded cluster: those of other schedulers hold room and are in no queue.
+    pub has_others: bool,
 }
 
 impl World {
@@ -55,11 +57,13 @@ impl World {
         words.collect()
     }
 
-    /// Whoever schedules a pod, the question is the same; pods of no group go alone.
-    pub fn snapshot(&self, policy: Policy) -> Snapshot {
-        let named = self.of(Kind::Pod).iter().map(|pod| text(pod, "spec.schedulerName"));
+    /// Whoever schedules the pods that are asked about, the question is the same; pods of no group go alone.
+    pub fn snapshot(&self, policy: Policy, asked: &[Value]) -> Snapshot {
         let own = ["volcano", "volley"];
-        let others: BTreeSet<&str> = named.filter(|name| !own.contains(name)).chain(["default-scheduler"]).collect();
+        let pods = if self.has_others { asked } else { self.of(Kind::Pod) };
+        let named = pods.iter().map(|pod| text(pod, "spec.schedulerName")).filter(|name| !own.contains(name));
+        let usual = (!self.has_others).then_some("default-scheduler");
+        let others: BTreeSet<&str> = named.chain(usual).collect();
         let mut snapshot = Snapshot::new(policy, &own, &others.into_iter().collect::<Vec<_>>());
         // A cluster that knows no queues has one without limits.
         if self.of(Kind::Queue).is_empty() {

@@ -126,7 +126,7 @@ impl Subject {
     }
 
     pub fn ask(&self, world: &World, policy: &Policy, now: Timestamp) -> Answer {
-        let snapshot = world.snapshot(policy.clone());
+        let snapshot = world.snapshot(policy.clone(), &self.pods);
         let seen = Observed {
             kind: &self.kind,
             job: &self.object,
@@ -219,7 +219,10 @@ pub async fn world(cluster: &Cluster) -> Result<(World, Vec<String>)> {
     let paths = paths.into_iter().collect::<Result<Vec<String>>>()?;
     let lists = join_all(paths.iter().map(|path| cluster.find(path))).await;
     let jobs = list_jobs(cluster).await?;
-    let (mut world, mut notes) = (World::default(), Vec::new());
+    let version = cluster.find("/version").await?.unwrap_or_default();
+    // The embedded cluster places all pods.
+    let has_others = !text(&version, "gitVersion").contains("+volley");
+    let (mut world, mut notes) = (World { has_others, ..World::default() }, Vec::new());
     for ((kind, api_version, plural), list) in KINDS.into_iter().zip(lists) {
         match list {
             Ok(Some(mut list)) => {

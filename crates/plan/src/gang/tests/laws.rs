@@ -92,7 +92,8 @@ fn left_by_guarantees(story: &Story, at: usize) -> i64 {
         let left = if first == 0 { total } else { (total - first - kin).max(0) + kin };
         most.min(left)
     });
-    if kin == own { i64::MAX } else { (whole - kin).max(0) + own }
+    let most = if story.family.is_some() && at > 0 { whole } else { i64::MAX };
+    if kin == own { most } else { (whole - kin).max(0) + own }
 }
 
 /// Capability, what others are guaranteed, what parents may hold, and what the namespace may ask for.
@@ -129,7 +130,8 @@ fn nobody_is_evicted_for_an_equal_or_a_worse(moment: &Moment) -> Law {
             Cause::Reclaim => {
                 let queue = &story.queues[victim.queue];
                 prop_assert!(victim.queue != gainer.queue && queue.is_reclaimable);
-                let deserved = queue.deserved.min(left_by_guarantees(story, victim.queue));
+                let most = queue.capability.unwrap_or(i64::MAX).min(left_by_guarantees(story, victim.queue));
+                let deserved = queue.deserved.min(most);
                 let is_due = story.declares
                     && before.pods[&*evict.pod.key.name].gpus > 0
                     && after.used_by_queue(victim.queue) <= deserved;
