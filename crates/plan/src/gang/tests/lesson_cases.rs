@@ -124,3 +124,43 @@ fn a_full_queue_is_told_before_full_nodes() {
     world.gang("waits", 1, 1, 4, of("x", "low"));
     assert!(world.why("waits").starts_with("needs 4 nvidia.com/gpu, queue x uses 2"), "{}", world.why("waits"));
 }
+
+// CAP-6, ACT-1: who is due comes in at the door as soon as somebody has gone, and has what was left before one who borrows.
+#[test]
+fn nobody_is_evicted_for_room_that_one_at_the_door_would_have() {
+    let mut world = world();
+    world.queue("default", json!({"spec": {"reclaimable": true}}));
+    world.queue("y", json!({"spec": {"deserved": with_gpus(3)}}));
+    world.node("a", 4, json!({}));
+    world.gang("high", 3, 3, 1, of("default", "high"));
+    world.gang("low", 1, 1, 2, of("default", "low"));
+    may_go(&mut world, "low-0");
+    ["high-0", "low-0"].iter().for_each(|pod| runs(&mut world, pod, "a"));
+    assert_eq!(evicted(&world.place()), ["low-0"], "while nobody else comes");
+    world.now += 10;
+    let waits = json!({"spec": {"queue": "y", "minResources": with_gpus(2)}, "status": {"phase": "Pending"}});
+    world.gang("due", 1, 1, 2, waits);
+    assert!(world.why("due").contains("of 4800m that are let in"), "{}", world.why("due"));
+    assert_eq!(evicted(&world.place()), [""; 0]);
+}
+
+// CAP-6: what the first that waits would keep of a node is not won by evicting somebody there.
+#[test]
+fn nobody_is_evicted_for_room_that_is_kept_for_the_first() {
+    let mut world = world();
+    world.queue("default", json!({"spec": {"reclaimable": false}}));
+    world.queue("x", json!({"spec": {"deserved": with_gpus(3)}}));
+    world.queue("y", json!({"spec": {"reclaimable": true, "deserved": with_gpus(1)}}));
+    world.node("a", 1, json!({}));
+    world.node("b", 5, json!({"status": {"allocatable": {"cpu": "3"}}}));
+    world.gang("low", 0, 1, 0, of("y", "low"));
+    may_go(&mut world, "low-0");
+    world.gang("stays", 2, 2, 0, of("default", "low"));
+    ["low-0", "stays-0", "stays-1"].iter().for_each(|pod| runs(&mut world, pod, "b"));
+    world.gang("mid", 2, 2, 1, of("y", "middle"));
+    runs(&mut world, "mid-0", "a");
+    assert_eq!(evicted(&world.place()), ["low-0"], "while nobody else waits");
+    world.now += 10;
+    world.gang("first", 3, 3, 1, of("x", "low"));
+    assert_eq!(evicted(&world.place()), [""; 0]);
+}
