@@ -120,6 +120,8 @@ async fn follow(client: &Client, row: Row, news: &mpsc::Sender<News>) {
                 );
                 return;
             }
+            // The server has forgotten what came since, as it does; what is there is listed anew.
+            Err(watcher::Error::WatchError(status)) if status.code == 410 => continue,
             Err(error) => {
                 if !std::mem::replace(&mut has_failed, true) {
                     tracing::warn!(kind = kind.name, %error, "failed to watch, will try again; nothing is placed until it is known");
