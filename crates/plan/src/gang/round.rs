@@ -141,29 +141,34 @@ impl<'a> Round<'a> {
             heads: BTreeSet::new(),
             holding: BTreeMap::new(),
         };
-        for (queue, sums) in &snapshot.standing.sums {
-            if let Some(number) = round.ledger.find(queue) {
-                round.ledger.enter(number, |account| &mut account.allocated, &sums.allocated);
-                round.ledger.enter(number, |account| &mut account.request, &sums.allocated);
-                round.ledger.enter(number, |account| &mut account.inqueue, &sums.inqueue);
-                round.ledger.enter(number, |account| &mut account.elastic, &sums.elastic);
-            }
-        }
-        round.asks.reserve(snapshot.standing.waiting.len());
-        round.verdicts.reserve(snapshot.standing.waiting.len());
-        snapshot.standing.waiting.values().for_each(|id| round.take_in(*id));
-        for (age, (_, _, _, id)) in (0..).zip(&snapshot.standing.ages) {
-            round.ages[*id as usize] = age;
-        }
-        round.ledger.settle();
-        for pod in round.room.leaving() {
-            let pod = &snapshot.pods[pod];
-            let group = pod.gang.and_then(|gang| snapshot.gangs[gang].group.as_ref());
-            if let Some(queue) = group.and_then(|group| round.ledger.find(&group.queue)) {
-                round.ledger.enter(queue, |account| &mut account.leaving, &snapshot.shapes[pod.shape].request);
-            }
-        }
+        round.open_books();
         round
+    }
+
+    /// Enters what queues have and what gangs want.
+    fn open_books(&mut self) {
+        let snapshot = self.snapshot;
+        for (queue, sums) in &snapshot.standing.sums {
+            if let Some(number) = self.ledger.find(queue) {
+                self.ledger.enter(number, |account| &mut account.allocated, &sums.allocated);
+                self.ledger.enter(number, |account| &mut account.request, &sums.allocated);
+                self.ledger.enter(number, |account| &mut account.inqueue, &sums.inqueue);
+                self.ledger.enter(number, |account| &mut account.elastic, &sums.elastic);
+            }
+        }
+        self.asks.reserve(snapshot.standing.waiting.len());
+        self.verdicts.reserve(snapshot.standing.waiting.len());
+        snapshot.standing.waiting.values().for_each(|id| self.take_in(*id));
+        for (age, (_, _, _, id)) in (0..).zip(&snapshot.standing.ages) {
+            self.ages[*id as usize] = age;
+        }
+        self.ledger.settle();
+        for pod in self.room.leaving() {
+            if let Some(queue) = self.queue_of(pod) {
+                let held = &snapshot.shapes[snapshot.pods[pod].shape].request;
+                self.ledger.enter(queue, |account| &mut account.leaving, held);
+            }
+        }
     }
 
     /// Enters what a gang wants of which something waits, and gives it a turn.

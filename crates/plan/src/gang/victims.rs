@@ -62,10 +62,8 @@ fn units_by(choice: &Choice, (ask, cause): (&Ask, Cause), verdict: &Verdict, cou
     };
     let own = if cause == Cause::Preempt { own_units(choice, ask) } else { Vec::new() };
     let placed = placed_now(choice);
-    let new = placed.keys().filter_map(|gang| snapshot.gangs[*gang].group.as_ref());
-    let holding = snapshot.standing.holding.keys().map(|(queue, class)| (&**queue, &**class));
-    let holding = || holding.clone().chain(new.clone().map(|group| (&*group.queue, &*group.class)));
-    if own.is_empty() && !holding().any(|(queue, class)| is_in_reach(queue, class)) {
+    let holding = holding(snapshot, &placed);
+    if own.is_empty() && !holding.iter().any(|(queue, class)| is_in_reach(queue, class)) {
         return (Vec::new(), true);
     }
     let reach = |(queue, class): (&str, &str)| {
@@ -74,7 +72,7 @@ fn units_by(choice: &Choice, (ask, cause): (&Ask, Cause), verdict: &Verdict, cou
         Some((number, priority(snapshot, class), share))
     };
     let reached: BTreeMap<(&str, &str), Option<(usize, i64, i64)>> =
-        holding().map(|pair| (pair, reach(pair))).collect();
+        holding.into_iter().map(|pair| (pair, reach(pair))).collect();
     let nothing = (Vec::new(), Amounts::new());
     let mut line: Vec<Candidate> = Vec::new();
     for (id, gang) in snapshot.gangs.iter() {
@@ -84,16 +82,9 @@ fn units_by(choice: &Choice, (ask, cause): (&Ask, Cause), verdict: &Verdict, cou
         let Some((queue, own, share)) = reached.get(&(&*group.queue, &*group.class)).copied().flatten() else {
             continue;
         };
-        // Who has waited too long before it ran is not sent away again, or it would be first for ever.
-        let started = |pod: &PodId| choice.room.started(*pod, choice.now);
-        let times = |pod: &PodId| started(pod).map(|started| (started, snapshot.pods[*pod].created));
-        let first = gang.members.iter().filter_map(times).min();
-        if first.is_some_and(|(started, created)| started - created >= snapshot.policy.ripe_after) {
-            continue;
-        }
         let has = |resource: usize| get(&gang.allocated, resource) + get(given, resource);
         let shares = |amount: (usize, &i64)| amount.0 > 0 && *amount.1 > 0 && has(amount.0) > 0;
-        if !wanted.iter().enumerate().any(shares) {
+        if was_ripe(choice, gang) || !wanted.iter().enumerate().any(shares) {
             continue;
         }
         let spared = if choice.spares_new { new.as_slice() } else { &[] };
@@ -128,10 +119,28 @@ fn units_by(choice: &Choice, (ask, cause): (&Ask, Cause), verdict: &Verdict, cou
     (units, is_all)
 }
 
-/// By gang, the pods that are placed in this round and what they ask for.
-fn placed_now(choice: &Choice) -> BTreeMap<GangId, (Vec<PodId>, Amounts)> {
+/// Who has waited too long before it ran is not sent away again, or it would be first for ever.
+fn was_ripe(choice: &Choice, gang: &Gang) -> bool {
+    let Room { snapshot, .. } = choice.room;
+    let started = |pod: &PodId| choice.room.started(*pod, choice.now);
+    let times = |pod: &PodId| started(pod).map(|started| (started, snapshot.pods[*pod].created));
+    let first = gang.members.iter().filter_map(times).min();
+    first.is_some_and(|(started, created)| started - created >= snapshot.policy.ripe_after)
+}
+
+/// Queues and classes of which gangs hold something, with what is placed in this round.
+fn holding<'a>(snapshot: &'a Snapshot, placed: &BTreeMap<GangId, Placed>) -> BTreeSet<(&'a str, &'a str)> {
+    let new = placed.keys().filter_map(|gang| snapshot.gangs[*gang].group.as_ref());
+    let new = new.map(|group| (&*group.queue, &*group.class));
+    snapshot.standing.holding.keys().map(|(queue, class)| (&**queue, &**class)).chain(new).collect()
+}
+
+/// Pods of a gang that are placed in this round, and what they ask for.
+type Placed = (Vec<PodId>, Amounts);
+
+fn placed_now(choice: &Choice) -> BTreeMap<GangId, Placed> {
     let snapshot = choice.room.snapshot;
-    let mut placed: BTreeMap<GangId, (Vec<PodId>, Amounts)> = BTreeMap::new();
+    let mut placed: BTreeMap<GangId, Placed> = BTreeMap::new();
     for pod in choice.room.put_pods() {
         if let Some(gang) = snapshot.pods[pod].gang {
             let (pods, given) = placed.entry(gang).or_default();
