@@ -225,9 +225,9 @@ impl Shell {
         if snapshot.pods.len() + snapshot.nodes.len() <= INLINE_MAX {
             return place(snapshot, now);
         }
-        let moved = std::mem::take(snapshot);
+        let mut moved = std::mem::take(snapshot);
         let planned = tokio::task::spawn_blocking(move || {
-            let placement = place(&moved, now);
+            let placement = place(&mut moved, now);
             (moved, placement)
         });
         match planned.await {

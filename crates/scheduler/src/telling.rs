@@ -237,7 +237,7 @@ mod tests {
             let mut shell = lonely(false);
             let object = json!({"metadata": {"name": "h", "uid": "h"}, "spec": {"tier": 1}, "status": status});
             shell.view.take(News::Object(HYPER_NODES, object));
-            shell.placement = place(&shell.view.snapshot, Timestamp::now());
+            shell.placement = place(&mut shell.view.snapshot, Timestamp::now());
             shell.tell_hyper_nodes();
             assert_eq!(!shell.writing.is_empty(), is_told);
         }

@@ -32,8 +32,8 @@ Examples:
   volley simulate --from-cluster --policy new.yaml  what would a policy do to what runs and waits now?
 
 A trace is volley's own (YAML, JSON or CSV: name, queue, submit, pods, gpus, cpu, memory, duration, estimate, priority),
-Microsoft's Philly cluster_job_log, Alibaba's openb_pod_list or pai_task_table, or in the Standard Workload Format; its
-content tells which. The same trace gives the same figures.";
+Microsoft's Philly cluster_job_log, Alibaba's openb_pod_list or pai_task_table, a job list of Helios or Acme, or in the
+Standard Workload Format; its content tells which. The same trace gives the same figures.";
 
 /// Replay a trace of jobs on a pretended cluster, and print how they fared
 #[derive(Args)]

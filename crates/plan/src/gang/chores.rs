@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn a_hyper_node_counts_its_nodes_and_those_of_all_below_it() {
         let mut snapshot = world("");
-        let counted = |snapshot: &Snapshot| place(snapshot, Timestamp::UNIX_EPOCH).node_counts;
+        let counted = |snapshot: &Snapshot| place(&mut snapshot.clone(), Timestamp::UNIX_EPOCH).node_counts;
         assert!(counted(&snapshot).is_empty());
         for name in ["a-1", "a-2", "b-1"] {
             let ready = json!([{"type": "Ready", "status": "True"}]);
@@ -149,7 +149,7 @@ mod tests {
         let snapshot = world("");
         let look = |second: i64| {
             let now = Timestamp::from_second(second).unwrap();
-            next_look(&snapshot, &place(&snapshot, now), second)
+            next_look(&snapshot, &place(&mut snapshot.clone(), now), second)
         };
         assert_eq!(look(20), Some(40));
         assert_eq!(look(40), Some(10 + 86_400), "then when it has waited too long");

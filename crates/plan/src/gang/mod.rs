@@ -36,6 +36,7 @@ mod admission;
 mod round;
 mod blocked;
 mod lessons;
+mod rehearsal;
 pub mod report;
 pub mod torn;
 pub mod chores;
@@ -45,10 +46,10 @@ mod tests;
 
 use jiff::Timestamp;
 use lessons::Lessons;
-use objects::Key;
+use objects::{GangId, Key};
 use round::Round;
 use snapshot::Snapshot;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use victims::Cause;
 use why::WaitingOn;
@@ -106,16 +107,29 @@ pub struct Placement {
 /// So often a placement begins anew because it would better have left something undone; the last one stays as it is.
 const BEGINNINGS_MAX: usize = 8;
 
-pub fn place(snapshot: &Snapshot, now: Timestamp) -> Placement {
+/// The snapshot is lent: what would come of evictions is tried on it and undone, so that it is as before.
+pub fn place(snapshot: &mut Snapshot, now: Timestamp) -> Placement {
+    begin(snapshot, now, |snapshot, placement| rehearsal::in_vain(snapshot, placement, now))
+}
+
+/// Begins anew until nothing more is learned; `look_ahead` finds the gangs for which the placement evicts in vain.
+fn begin(
+    snapshot: &mut Snapshot,
+    now: Timestamp,
+    look_ahead: impl Fn(&mut Snapshot, &Placement) -> BTreeSet<GangId>,
+) -> Placement {
     let mut lessons = Lessons::default();
-    for beginning in 1.. {
-        let mut round = Round::new(snapshot, now);
-        round.is_last = beginning == BEGINNINGS_MAX;
-        let (placement, learned) = round.run(&lessons);
+    for _ in 1..BEGINNINGS_MAX {
+        let (placement, mut learned) = Round::new(snapshot, now).run(&lessons);
+        if learned.is_empty() {
+            learned.vain = look_ahead(snapshot, &placement);
+        }
         if learned.is_empty() {
             return placement;
         }
         lessons.learn(learned);
     }
-    unreachable!("nothing is learned from the last beginning")
+    let mut last = Round::new(snapshot, now);
+    last.is_last = true;
+    last.run(&lessons).0
 }

@@ -253,7 +253,7 @@ impl Snapshot {
         }
     }
 
-    fn set_group(&mut self, number: GangId, group: Option<Group>) {
+    pub(super) fn set_group(&mut self, number: GangId, group: Option<Group>) {
         self.standing.count(number, &self.gangs[number], false);
         self.gangs[number].group = group;
         self.standing.count(number, &self.gangs[number], true);
@@ -430,7 +430,7 @@ impl Snapshot {
     }
 
     /// Adds the pod to all sums that it is part of, or takes it out again.
-    fn count(&mut self, number: PodId, is_new: bool) {
+    pub(super) fn count(&mut self, number: PodId, is_new: bool) {
         let pod = &self.pods[number];
         let change: fn(&mut Amounts, &[i64]) = if is_new { amounts::add } else { amounts::take };
         let step = |total: &mut usize| *total = if is_new { *total + 1 } else { *total - 1 };

@@ -230,7 +230,7 @@ impl<'a> Run<'a> {
             if is_idle || self.shown.is_empty() {
                 return;
             }
-            let placement = place(&self.snapshot, Timestamp::from_second(self.now).unwrap_or_default());
+            let placement = place(&mut self.snapshot, Timestamp::from_second(self.now).unwrap_or_default());
             let has_changed = self.apply(&placement);
             if !has_changed {
                 return;
@@ -372,7 +372,7 @@ impl<'a> Run<'a> {
 
     /// What still waits when nothing is left to happen will wait for ever.
     fn give_up(&mut self) {
-        let placement = place(&self.snapshot, Timestamp::from_second(self.now).unwrap_or_default());
+        let placement = place(&mut self.snapshot, Timestamp::from_second(self.now).unwrap_or_default());
         let left: Vec<usize> = self.lines.values().flatten().map(|(_, _, job)| *job).collect();
         for job in left {
             let found = placement.waiting.iter().find(|(key, _)| job_of(&key.name) == Some(job));

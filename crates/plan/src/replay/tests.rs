@@ -127,6 +127,10 @@ fn formats_are_known_by_their_content() {
         ),
         ("job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type\n", Format::Pai),
         ("abc,worker,1.0,Terminated,10.0,20.0,600.0,29.3,100.0,T4\n", Format::Pai),
+        (
+            "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n",
+            Format::Slurm,
+        ),
         ("; MaxProcs: 128\n1 0 0 10 4 -1 -1 4 -1 -1 1 1 1 1 1 1 -1 -1\n", Format::Swf),
         ("1 0 0 10 4 -1 -1 4 -1 -1 1 1 1 1 1 1 -1 -1\n", Format::Swf),
     ];
@@ -160,6 +164,21 @@ fn public_traces_are_read() {
     assert_eq!((trace.nodes.len(), trace.jobs.len()), (4, 1));
     let job = &trace.jobs[0];
     assert_eq!((job.submit, job.pods(), job.estimate, job.queue.as_str()), (105, 2, Some(20), "queue-2"));
+    let helios = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n\
+        7,u1,vcA,16,32,2,COMPLETED,2020-06-09 18:41:01,2020-06-09 18:42:01,2020-06-09 19:42:01,3600,60\n\
+        8,u1,vcA,1,1,1,CANCELLED,2020-06-09 18:41:28,,,0,0\n";
+    let trace = read(Format::Slurm, helios).unwrap();
+    assert_eq!((trace.format, trace.nodes.len(), trace.jobs.len()), ("Helios job list", 264, 1));
+    let job = &trace.jobs[0];
+    assert_eq!((job.pods(), job.seconds, job.queue.as_str()), (2, 3600, "vca"));
+    assert_eq!((&*job.parts[0].requests["nvidia.com/gpu"], &*job.parts[0].requests["cpu"]), ("8", "16"));
+    assert_eq!(trace.notes, ["1 jobs that never ran, or whose end is not known, are left out"]);
+    let acme = "job_id,user,node_num,gpu_num,cpu_num,mem_per_pod_GB,type,state,submit_time,start_time,end_time,queue\n\
+        dlc,u,8,64,960,1000,Pretrain,FAILED,2023-05-17 11:00:58+00:00,2023-05-17 13:01:08+02:00,2023-05-17 11:01:16+00:00,10.0\n";
+    let trace = read(Format::Slurm, acme).unwrap();
+    let job = &trace.jobs[0];
+    assert_eq!((trace.format, job.pods(), job.seconds, job.queue.as_str()), ("Acme job list", 8, 8, "pretrain"));
+    assert_eq!(job.parts[0].requests["memory"], "1000G");
     let nodes =
         alibaba::read_nodes("sn,cpu_milli,memory_mib,gpu,model\nopenb-node-0000,32000,262144,1,P100\n").unwrap();
     assert_eq!(nodes[0]["status"]["allocatable"]["nvidia.com/gpu"], "1");

@@ -77,7 +77,7 @@ pub fn unplaced(seen: &Observed, now: Timestamp) -> Option<Finding> {
     if let Some(finding) = missing_group(seen, &waiting) {
         return Some(finding);
     }
-    let placement = place(seen.snapshot, now);
+    let placement = place(&mut seen.snapshot.clone(), now);
     let keys = gangs(seen, &waiting);
     if is_empty_gang && placement.admit.iter().any(|key| keys.contains(key)) {
         let said = "there is room: it is let in now, and its pods are made next";

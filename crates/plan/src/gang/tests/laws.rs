@@ -5,6 +5,7 @@
 
 use super::land::{Land, QUEUES, Story, family_scene, scene, story};
 use super::promises::{a_gang_that_is_given_what_it_asks_for_runs, numbers_are_unmet, who_waits_hears_why};
+use crate::gang::snapshot::Snapshot;
 use crate::gang::victims::Cause;
 use crate::gang::{Placement, place};
 use jiff::Timestamp;
@@ -201,10 +202,15 @@ fn planning_again_is_empty(moment: &Moment) -> Law {
 
 fn the_same_objects_give_the_same_bytes(moment: &Moment) -> Law {
     let said = format!("{:?}", moment.placement);
-    prop_assert_eq!(&format!("{:?}", moment.before.place()), &said);
-    let backwards = moment.before.seen_backwards(moment.story);
+    // What is tried on the snapshot is undone.
+    let mut lent = moment.before.snapshot.clone();
     let now = Timestamp::from_second(moment.before.now).unwrap();
-    prop_assert_eq!(&format!("{:?}", place(&backwards, now)), &said);
+    prop_assert_eq!(&format!("{:?}", place(&mut lent, now)), &said);
+    let parts = |snapshot: &Snapshot| format!("{:?} {:?}", snapshot.standing.waiting, snapshot.standing.endings);
+    prop_assert_eq!(parts(&lent), parts(&moment.before.snapshot));
+    prop_assert_eq!(&format!("{:?}", place(&mut lent, now)), &said);
+    let mut backwards = moment.before.seen_backwards(moment.story);
+    prop_assert_eq!(&format!("{:?}", place(&mut backwards, now)), &said);
     Ok(())
 }
 

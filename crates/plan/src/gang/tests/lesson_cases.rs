@@ -164,3 +164,29 @@ fn nobody_is_evicted_for_room_that_is_kept_for_the_first() {
     world.gang("first", 3, 3, 1, of("x", "low"));
     assert_eq!(evicted(&world.place()), [""; 0]);
 }
+
+// ACT-1, ACT-6: an older equal that is still at the door comes in when the victims have gone, and goes first, because a
+// third one behind both would not borrow.
+#[test]
+fn nobody_is_evicted_for_one_who_would_find_an_older_equal_before_it() {
+    let mut world = world();
+    world.queue("default", json!({"spec": {"reclaimable": true, "deserved": with_gpus(1)}}));
+    world.node("a", 8, json!({}));
+    world.gang("low", 0, 2, 4, of("default", "low"));
+    for pod in ["low-0", "low-1"] {
+        runs(&mut world, pod, "a");
+        may_go(&mut world, pod);
+    }
+    world.now += 10;
+    let waits =
+        json!({"spec": {"priorityClassName": "middle", "minResources": with_gpus(4)}, "status": {"phase": "Pending"}});
+    world.gang("door", 1, 1, 4, waits);
+    world.now += 10;
+    world.gang("late", 1, 1, 8, of("default", "middle"));
+    world.now += 10;
+    world.gang("small", 1, 1, 1, of("default", "low"));
+    assert!(world.why("door").contains("of 9600m that are let in"), "{}", world.why("door"));
+    assert_eq!(evicted(&world.place()), [""; 0]);
+    world.end("door");
+    assert_eq!(evicted(&world.place()), ["low-1", "low-0"], "while nobody else comes");
+}

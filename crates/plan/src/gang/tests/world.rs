@@ -121,7 +121,7 @@ impl World {
     }
 
     pub fn place(&self) -> Placement {
-        place(&self.snapshot, Timestamp::from_second(self.now).unwrap())
+        place(&mut self.snapshot.clone(), Timestamp::from_second(self.now).unwrap())
     }
 
     /// Does what the placement says: bound pods run, evicted ones are on their way out.

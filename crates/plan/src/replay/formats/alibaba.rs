@@ -15,7 +15,8 @@ const PAI: [&str; 10] = [
 const OPENB_NODES: &str = "776x8gpu,cpu=96,memory=768Gi,name=eight";
 const PAI_NODES: &str = "800x8gpu,cpu=96,memory=512Gi,name=eight,1000x2gpu,cpu=96,memory=512Gi,name=two";
 
-fn nodes(words: &str) -> Vec<Value> {
+/// A trace's own machines, as `--nodes` words them.
+pub fn nodes(words: &str) -> Vec<Value> {
     let groups = Groups::parse(words).and_then(|groups| Groups::joined([groups]));
     groups.map(|groups| groups.nodes(Timestamp::UNIX_EPOCH)).unwrap_or_default()
 }

@@ -3,6 +3,7 @@
 pub mod alibaba;
 pub mod own;
 pub mod philly;
+pub mod slurm;
 pub mod swf;
 pub mod table;
 
@@ -23,6 +24,8 @@ pub enum Format {
     Openb,
     /// Alibaba's cluster-trace-gpu-v2020: `pai_task_table.csv`.
     Pai,
+    /// Helios' and Acme's job lists.
+    Slurm,
     Swf,
 }
 
@@ -63,7 +66,9 @@ pub fn detect(text: &str) -> Format {
     }
     let cells = table::cells(first);
     let has = |name: &str| cells.iter().any(|cell| cell.trim() == name);
-    if has("gpu_milli") || (has("num_gpu") && has("creation_time")) {
+    if has("node_num") && has("gpu_num") {
+        Format::Slurm
+    } else if has("gpu_milli") || (has("num_gpu") && has("creation_time")) {
         Format::Openb
     } else if has("plan_gpu") || cells.len() == 10 && cells[4].parse::<f64>().is_ok() && cells[5].parse::<f64>().is_ok()
     {
@@ -83,6 +88,7 @@ pub fn read(format: Format, text: &str) -> Result<Trace, Vec<Problem>> {
         Format::Philly => philly::read(text),
         Format::Openb => alibaba::read_openb(text),
         Format::Pai => alibaba::read_pai(text),
+        Format::Slurm => slurm::read(text),
         Format::Swf => swf::read(text),
     }
 }

@@ -1,0 +1,110 @@
+//! What comes of a placement once those who are evicted have gone: tried on the snapshot itself, and undone.
+//!
+//! Who gets what a victim leaves is decided by another placement, when it has gone. Only that placement knows: a gang at the
+//! door may come in by then, a queue may be within its due again.
+
+use super::objects::{Gang, GangId, Group, Key, Phase, Pod, PodId, State};
+use super::snapshot::Snapshot;
+use super::{Placement, begin};
+use jiff::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Gangs for which the placement evicts, and which would not run when the evicted have gone.
+///
+/// Pods that are evicted may be made anew by then, or not; it must help either way. Where nobody else waits, nobody else
+/// would have the room.
+pub fn in_vain(snapshot: &mut Snapshot, placement: &Placement, now: Timestamp) -> BTreeSet<GangId> {
+    if placement.evict.is_empty() || placement.waiting.len() < 2 {
+        return BTreeSet::new();
+    }
+    let vain = [State::Failed, State::Pending].into_iter().find_map(|evicted| {
+        let before = snapshot.rehearse(placement, now, evicted);
+        let next = begin(snapshot, now, |_, _| BTreeSet::new());
+        snapshot.undo(before);
+        let runs: BTreeSet<&Key> = next.bind.iter().map(|bind| &bind.gang).collect();
+        let waits = placement.evict.iter().map(|evict| &evict.for_gang).filter(|gang| !runs.contains(gang));
+        let vain: BTreeSet<GangId> = waits.filter_map(|gang| snapshot.gangs.find(gang)).collect();
+        Some(vain).filter(|vain| !vain.is_empty())
+    });
+    vain.unwrap_or_default()
+}
+
+/// Pods and groups as they were.
+#[derive(Debug, Default)]
+struct Before {
+    pods: Vec<(PodId, Pod)>,
+    groups: Vec<(GangId, Option<Group>)>,
+}
+
+impl Snapshot {
+    /// Does what the placement says, as it will be seen when all who leave have gone; those whom it evicts are `evicted` then.
+    fn rehearse(&mut self, placement: &Placement, now: Timestamp, evicted: State) -> Before {
+        let mut before = Before::default();
+        for key in &placement.admit {
+            self.change_group(key, &mut before, |group| group.phase = Phase::Inqueue);
+        }
+        for (key, domain) in &placement.domains {
+            self.change_group(key, &mut before, |group| group.domain = Some(domain.as_str().into()));
+        }
+        let leaving = self.nodes.iter().filter(|(_, node)| node.leaving.iter().any(|amount| *amount > 0));
+        let leaving = leaving.flat_map(|(_, node)| node.pods.iter().copied());
+        let leaving: Vec<PodId> = leaving.filter(|pod| self.pods[*pod].state == State::Leaving).collect();
+        for pod in leaving {
+            self.change_pod(pod, &mut before, |pod| (pod.state, pod.node) = (State::Failed, None));
+        }
+        for pod in placement.evict.iter().filter_map(|evict| self.pods.find(&evict.pod.key)).collect::<Vec<_>>() {
+            self.change_pod(pod, &mut before, |pod| (pod.state, pod.node, pod.started) = (evicted, None, None));
+        }
+        for bind in &placement.bind {
+            let (pod, node) = (self.pods.find(&bind.pod.key), self.nodes.find(&bind.node));
+            if let (Some(pod), true) = (pod, node.is_some()) {
+                let started = Some(now.as_second());
+                self.change_pod(pod, &mut before, |pod| {
+                    (pod.state, pod.node, pod.started) = (State::Bound, node, started)
+                });
+            }
+        }
+        self.renew_nominations(placement, &mut before);
+        before
+    }
+
+    fn renew_nominations(&mut self, placement: &Placement, before: &mut Before) {
+        let told = placement.nominate.iter().map(|bind| (&bind.pod.key, &bind.node));
+        let told: BTreeMap<PodId, _> = told.filter_map(|(pod, node)| Some((self.pods.find(pod)?, node))).collect();
+        let members = self.standing.waiting.values().flat_map(|gang| &self.gangs[*gang].members);
+        let is_other = |pod: &&PodId| self.pods[**pod].nominated.as_ref() != told.get(*pod).copied();
+        let others: Vec<PodId> = members.filter(is_other).copied().collect();
+        for pod in others {
+            self.change_pod(pod, before, |known| known.nominated = told.get(&pod).map(|node| (*node).clone()));
+        }
+    }
+
+    fn change_pod(&mut self, number: PodId, before: &mut Before, change: impl FnOnce(&mut Pod)) {
+        before.pods.push((number, self.pods[number].clone()));
+        self.count(number, false);
+        change(&mut self.pods[number]);
+        self.count(number, true);
+    }
+
+    fn change_group(&mut self, key: &Key, before: &mut Before, change: impl FnOnce(&mut Group)) {
+        let Some(number) = self.gangs.find(key) else { return };
+        let Gang { group, .. } = &self.gangs[number];
+        before.groups.push((number, group.clone()));
+        let changed = group.clone().map(|mut group| {
+            change(&mut group);
+            group
+        });
+        self.set_group(number, changed);
+    }
+
+    fn undo(&mut self, before: Before) {
+        for (number, pod) in before.pods.into_iter().rev() {
+            self.count(number, false);
+            self.pods[number] = pod;
+            self.count(number, true);
+        }
+        for (number, group) in before.groups.into_iter().rev() {
+            self.set_group(number, group);
+        }
+    }
+}
