@@ -186,7 +186,7 @@ impl Stage {
     }
 
     fn step(&mut self) -> String {
-        let placement = place(&self.snapshot, Timestamp::from_second(self.now).expect("a time of our days"));
+        let placement = place(&mut self.snapshot, Timestamp::from_second(self.now).expect("a time of our days"));
         let told = told(&placement);
         for bind in placement.bind.iter().chain(&placement.nominate) {
             let mut pod = self.pods[&*bind.pod.key.name].clone();

@@ -47,7 +47,7 @@ mod tests;
 use jiff::Timestamp;
 use lessons::Lessons;
 use objects::{GangId, Key};
-use round::Round;
+use round::{Outcome, Round};
 use snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -120,8 +120,8 @@ fn begin(
 ) -> Placement {
     let mut lessons = Lessons::default();
     for _ in 1..BEGINNINGS_MAX {
-        let (placement, mut learned) = Round::new(snapshot, now).run(&lessons);
-        if learned.is_empty() {
+        let Outcome { placement, mut learned, is_doubtful } = Round::new(snapshot, now).run(&lessons);
+        if is_doubtful && learned.is_empty() {
             learned.vain = look_ahead(snapshot, &placement);
         }
         if learned.is_empty() {
@@ -131,5 +131,5 @@ fn begin(
     }
     let mut last = Round::new(snapshot, now);
     last.is_last = true;
-    last.run(&lessons).0
+    last.run(&lessons).placement
 }

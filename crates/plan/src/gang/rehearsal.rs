@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Pods that are evicted may be made anew by then, or not; it must help either way. Where nobody else waits, nobody else
 /// would have the room.
 pub fn in_vain(snapshot: &mut Snapshot, placement: &Placement, now: Timestamp) -> BTreeSet<GangId> {
-    if placement.evict.is_empty() || placement.waiting.len() < 2 {
+    if placement.waiting.len() < 2 {
         return BTreeSet::new();
     }
     let vain = [State::Failed, State::Pending].into_iter().find_map(|evicted| {

@@ -36,6 +36,14 @@ const RIPE_MAX: usize = 16;
 /// Smaller goes first: as the policy orders, then by what its launch queue said, then by age.
 type Rank = ([i64; 4], u8, u32, usize);
 
+/// What comes of a round: if anything is learned from it, it is to be begun anew; if it is doubtful, to be rehearsed.
+#[derive(Debug)]
+pub struct Outcome {
+    pub placement: Placement,
+    pub learned: Lessons,
+    pub is_doubtful: bool,
+}
+
 pub struct Round<'a> {
     pub snapshot: &'a Snapshot,
     pub now: i64,
@@ -200,8 +208,7 @@ impl<'a> Round<'a> {
         self.verdicts.push(None);
     }
 
-    /// What is decided; if anything is learned from it, it is to be begun anew.
-    pub fn run(mut self, lessons: &Lessons) -> (Placement, Lessons) {
+    pub fn run(mut self, lessons: &Lessons) -> Outcome {
         self.door.used = self.used();
         self.lessons = lessons.clone();
         self.withheld.clone_from(&lessons.hasty);
@@ -214,8 +221,10 @@ impl<'a> Round<'a> {
             self.review();
         }
         let learned = std::mem::take(&mut self.learned);
+        // Where nobody borrows, those for whom room was made come before all who could take it.
+        let is_doubtful = self.ledger.is_capacity && !self.placement.evict.is_empty();
         self.place_light();
-        (self.tell(), learned)
+        Outcome { placement: self.tell(), learned, is_doubtful }
     }
 
     /// Passes until nothing more comes of it: after others were placed, or with what was evicted seen as it will be.
