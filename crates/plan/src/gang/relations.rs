@@ -45,9 +45,13 @@ fn means(snapshot: &Snapshot, term: &PodTerm, pod: &Pod) -> bool {
     (is_named() || is_selected()) && term.selector.matches_with(|key| pod.labels.get(key))
 }
 
-/// Whether pods on the node matter to a pod of this shape that spreads itself so.
+/// Whether pods on the node matter to a pod of this shape that spreads itself so: it could go there, and the node has a
+/// part in everything that it must spread over.
 fn is_counted(node: &Node, spread: &Spread, shape: &Shape) -> bool {
-    (spread.ignores_affinity || is_wanted(node, shape)) && (!spread.honours_taints || is_tolerated(node, shape))
+    let has_part = |other: &Spread| !other.is_hard || node.labels.get(&other.term.key).is_some();
+    (!spread.is_hard || shape.spread.iter().all(has_part))
+        && (spread.ignores_affinity || is_wanted(node, shape))
+        && (!spread.honours_taints || is_tolerated(node, shape))
 }
 
 impl View {
@@ -71,12 +75,15 @@ impl View {
     pub fn count(&mut self, snapshot: &Snapshot, pod: PodId, node: &Node, more: i64) {
         let (shape, pod) = (&snapshot.shapes[self.shape], &snapshot.pods[pod]);
         let first_spread = self.counts.len() - shape.spread.len();
+        // Only who is meant by all of them is a pod that this one must be near to.
+        let is_near = shape.near.iter().all(|term| means(snapshot, term, pod));
         for (index, (term, counts)) in terms(shape).zip(&mut self.counts).enumerate() {
             let spread = index.checked_sub(first_spread).map(|at| &shape.spread[at]);
             // As Kubernetes' own scheduler counts: neither pods that end, nor nodes that are not for this pod.
             let is_left_out = |spread: &Spread| pod.state == State::Leaving || !is_counted(node, spread, shape);
             let value = node.labels.get(&term.key).filter(|_| !spread.is_some_and(is_left_out));
-            if let Some(value) = value.filter(|_| means(snapshot, term, pod)) {
+            let is_meant = || if index < shape.near.len() { is_near } else { means(snapshot, term, pod) };
+            if let Some(value) = value.filter(|_| is_meant()) {
                 *counts.entry(value.to_owned()).or_default() += more;
             }
         }

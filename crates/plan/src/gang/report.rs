@@ -235,10 +235,17 @@ fn tell_pods(snapshot: &Snapshot, placement: &Placement, report: &mut Report) {
             let (nodes, fitting) =
                 known.entry(pod.shape).or_insert_with(|| nodes_for(snapshot, &mut room, pod.shape)).clone();
             let node = nominated.get(&pod.key).map(|node| (*node).to_owned());
-            let is_for_gang = fitting.is_some() && node.is_none() && !gang.is_single;
+            // Not what nodes have, but what is there or claimed keeps it away.
+            let is_kept_away = matches!(
+                waiting.on,
+                WaitingOn::Neighbours { .. } | WaitingOn::Claim { .. } | WaitingOn::Devices { .. }
+            );
+            let is_alone = gang.is_single || is_kept_away && node.is_none();
+            let is_for_gang = fitting.is_some() && node.is_none() && !is_alone;
             let reason = if is_for_gang { "Schedulable" } else { "Unschedulable" };
             let kube = match (&node, fitting) {
                 (_, fitting) if gang.is_single => plain(&nodes, fitting.is_some(), &waiting.on),
+                (None, _) if is_kept_away => waiting.on.to_string(),
                 (Some(node), _) => format!(
                     "Pod {} can possibly be assigned to {node}, once resource is released and minAvailable is satisfied",
                     pod.key
@@ -253,7 +260,7 @@ fn tell_pods(snapshot: &Snapshot, placement: &Placement, report: &mut Report) {
             if told <= RETOLD_MAX || is_promised || !pod.told.starts_with(&kube) {
                 // The first sentence may have its dot already.
                 let dot = if kube.ends_with('.') { "" } else { ":" };
-                let message = if gang.is_single { kube } else { format!("{kube}{dot} {}", waiting.on) };
+                let message = if is_alone { kube } else { format!("{kube}{dot} {}", waiting.on) };
                 let member = Member { key: pod.key.clone(), uid: pod.uid.clone() };
                 let was_told = pod.nominated.as_deref();
                 if *pod.told != *message || was_told != node.as_deref() {

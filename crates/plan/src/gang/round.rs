@@ -386,7 +386,8 @@ impl<'a> Round<'a> {
         let ask = &self.asks[at];
         let part = |order: &Order| match order {
             Order::Priority => -ask.priority,
-            Order::Gang => i64::from(ask.is_ready()),
+            // Who has a part already, by a crash or a loss, works for nobody until it is whole.
+            Order::Gang => i64::from(ask.is_ready()) * 2 + i64::from(ask.placed.is_empty()),
             Order::Drf => dominant(&self.ledger, &ask.staying()),
             Order::Sla => {
                 ask.group.patience.or(self.snapshot.policy.patience).map_or(i64::MAX, |p| p + ask.group.created)

@@ -12,7 +12,7 @@ use super::shape::{self, Shape};
 use super::slots::Slots;
 use super::standing::Standing;
 use super::strings::{Labels, Strings};
-use super::terms::{NodeTerm, required_terms};
+use super::terms::{NodeTerm, volume_terms};
 use super::{policy::Policy, read};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -123,8 +123,7 @@ impl Snapshot {
             Kind::DisruptionBudget => drop(self.budgets.insert(pair(), read::budget(object))),
             Kind::Claim => drop(self.claims.insert(pair(), read::claim(object))),
             Kind::Volume => {
-                let terms = required_terms(at(object, "spec.nodeAffinity.required"));
-                self.volumes.insert(name.to_owned(), terms);
+                self.volumes.insert(name.to_owned(), volume_terms(object));
             }
             Kind::StorageClass => drop(self.storage_classes.insert(name.to_owned(), read::class(object))),
             Kind::Namespace => {

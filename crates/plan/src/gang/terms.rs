@@ -97,6 +97,40 @@ pub fn required_terms(selector: Option<&Value>) -> Option<Vec<NodeTerm>> {
     Some(terms.iter().map(NodeTerm::read).collect())
 }
 
+/// Labels of a volume that say where it is, new and old; several values are joined by two underscores.
+const WHERE: [&str; 4] = [
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+];
+
+/// Where a volume can be used: by its affinity, and by its labels on nodes that have any of those.
+pub fn volume_terms(volume: &Value) -> Option<Vec<NodeTerm>> {
+    let affinity = at(volume, "spec.nodeAffinity.required.nodeSelectorTerms").and_then(Value::as_array);
+    let labels = at(volume, "metadata.labels");
+    let wish = |key: &&str| {
+        let value = labels?.get(*key)?.as_str()?;
+        Some(json!({"key": key, "operator": "In", "values": value.split("__").collect::<Vec<_>>()}))
+    };
+    let wishes: Vec<Value> = WHERE.iter().filter_map(wish).collect();
+    if wishes.is_empty() {
+        return Some(affinity?.iter().map(NodeTerm::read).collect());
+    }
+    let nowhere = WHERE.iter().map(|key| json!({"key": key, "operator": "DoesNotExist"})).collect();
+    let terms = affinity.cloned().unwrap_or_else(|| vec![json!({})]);
+    let joined = terms.iter().flat_map(|term| [&wishes, &nowhere].map(|more| also(term, more)));
+    Some(joined.map(|term| NodeTerm::read(&term)).collect())
+}
+
+/// The term with further wishes.
+fn also(term: &Value, more: &Vec<Value>) -> Value {
+    let mut term = term.clone();
+    let own = term["matchExpressions"].as_array().into_iter().flatten();
+    term["matchExpressions"] = own.chain(more).cloned().collect();
+    term
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taint {
     pub key: String,

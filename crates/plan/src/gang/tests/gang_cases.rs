@@ -354,3 +354,15 @@ fn a_scheduler_configuration_is_read_and_what_has_no_effect_is_named() {
     let tiers = json!([{"plugins": [{"name": "proportion"}, {"name": "drf", "enableHierarchy": true}]}]);
     assert_eq!(Policy::read(&json!({"actions": "allocate", "tiers": tiers})), Err(PolicyError::Conflict));
 }
+
+// GANG-9: bound in part by a process that died, it is completed before an older one begins.
+#[test]
+fn a_gang_that_has_a_part_is_completed_before_others_begin() {
+    let mut world = World::new();
+    world.node("a", 2, json!({}));
+    world.gang("old", 2, 2, 1, json!({}));
+    world.now += 10;
+    world.gang("torn", 2, 2, 1, json!({}));
+    world.change("torn-0", json!({"spec": {"nodeName": "a"}, "status": {"phase": "Running"}}));
+    assert_eq!(world.step(), ["torn-1>a"]);
+}

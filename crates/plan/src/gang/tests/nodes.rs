@@ -114,6 +114,70 @@ fn pods_stay_near_apart_and_spread_as_they_ask() {
     assert_eq!(neighbours(leaning), "p0>b p1>b");
 }
 
+// As Kubernetes' scheduler: who is to be near must be meant by all terms, and only such pods count.
+#[test]
+fn several_terms_of_affinity_mean_the_same_pod() {
+    let land = |others: &[(&str, Value)], labels: Value| {
+        let mut world = World::new();
+        world.node("a", 8, json!({"metadata": {"labels": {"zone": "za"}}}));
+        world.node("b", 8, json!({"metadata": {"labels": {"zone": "zb"}}}));
+        for (name, labels) in others {
+            let placed =
+                json!({"metadata": {"labels": labels}, "spec": {"nodeName": "b"}, "status": {"phase": "Running"}});
+            world.pod(name, "", 1, placed);
+        }
+        let term = |key: &str| json!({"labelSelector": {"matchLabels": {key: "1"}}, "topologyKey": "zone"});
+        let affinity = json!({"podAffinity": {REQUIRED: [term("x"), term("y")]}});
+        world.group("g", 1, json!({}));
+        world.pod("p", "g", 1, json!({"metadata": {"labels": labels}, "spec": {"affinity": affinity}}));
+        told(&world)
+    };
+    let (x, y, both) = (json!({"x": "1"}), json!({"y": "1"}), json!({"x": "1", "y": "1"}));
+    assert_eq!(land(&[("o", both.clone())], json!({})), "p>b");
+    let refused = "1 pod has no place beside the pods that run: 2 node(s) didn't match pod affinity rules";
+    assert_eq!(land(&[("o", x.clone()), ("n", y)], json!({})), refused, "one has x, another y");
+    assert_eq!(land(&[("o", x)], both), "p>b", "it is the first of its kind");
+}
+
+// As Kubernetes' scheduler: a node that lacks one of the labels to spread over counts for none of them.
+#[test]
+fn a_node_without_a_part_in_every_spread_counts_for_none() {
+    let mut world = World::new();
+    world.node("a", 8, json!({"metadata": {"labels": {"zone": "za", "rack": "r"}}}));
+    world.node("b", 8, json!({"metadata": {"labels": {"zone": "zb"}}}));
+    let spread = ["zone", "rack"].map(|key| {
+        json!({"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "g"}}})
+    });
+    world.group("g", 3, json!({}));
+    for index in 0..3 {
+        world.pod(&format!("p{index}"), "g", 1, json!({"spec": {"topologySpreadConstraints": spread}}));
+    }
+    assert_eq!(told(&world), "p0>a p1>a p2>a");
+}
+
+#[test]
+fn a_volumes_labels_say_where_it_is() {
+    let zone = "topology.kubernetes.io/zone";
+    let with = |node: Value, volume: &str| {
+        let mut world = World::new();
+        world.node("a", 1, json!({"metadata": {"labels": {zone: "za"}}}));
+        world.node("b", 1, node);
+        world.see(Kind::Volume, &json!({"metadata": {"name": "v", "labels": {zone: volume}}, "spec": {}}));
+        let claim = json!({"metadata": {"name": "c", "namespace": "d"}, "spec": {"volumeName": "v"}, "status": {"phase": "Bound"}});
+        world.see(Kind::Claim, &claim);
+        world.group("g", 1, json!({}));
+        let volume = json!({"name": "x", "persistentVolumeClaim": {"claimName": "c"}});
+        world.pod("p", "g", 1, json!({"spec": {"volumes": [volume]}}));
+        told(&world)
+    };
+    let labelled = |value: &str| json!({"metadata": {"labels": {zone: value}}});
+    assert_eq!(with(labelled("zb"), "zb"), "p>b");
+    assert_eq!(with(labelled("zb"), "zb__za"), "p>a");
+    assert_eq!(with(json!({}), "zb"), "p>b", "of a node that says nothing, nothing is asked");
+    assert!(with(labelled("zc"), "zb").contains("2 node(s) had volume node affinity conflict"));
+}
+
 #[test]
 fn a_pod_that_keeps_others_away_is_left_alone() {
     let mut world = World::new();
