@@ -124,7 +124,9 @@ pub async fn run(client: Client, options: Options, stop: CancellationToken) -> R
         if stop.is_cancelled() {
             leadership.resign().await;
         } else {
-            tracing::warn!("lost the leadership to another replica, and stands for it again");
+            tracing::warn!(
+                "lost the leadership (another replica has it, or the Lease could not be renewed in time), and stands for it again"
+            );
         }
     }
     health.set(Stage::Stopped);

@@ -11,7 +11,10 @@ use volley_api::volcano::{SCHEDULING, keys};
 
 /// The status in Volcano's words.
 pub const STATUS: &str = "volley.dev/pod-group-status";
-/// By these a group says which queue it is of.
+/// The scheduler that is ours alone.
+const OWN: &str = "volley";
+pub const TOPOLOGY_MODE: &str = "volcano.sh/network-topology-mode";
+/// By these a group, or a pod without one, says which queue it is of.
 const QUEUES: [&str; 2] = ["scheduling.volcano.sh/queue-name", keys::QUEUE];
 /// By these a pod names its group: annotations, then coscheduling's labels, the older one last.
 const MARKS: [&str; 2] = [keys::GROUP, "scheduling.volcano.sh/group-name"];
@@ -52,6 +55,23 @@ pub fn gang_of(pod: &Value) -> Option<String> {
     named.or_else(|| (!parts.is_empty()).then(|| parts.join(".")))
 }
 
+/// Whether a pod needs no PodGroup, as with Kubernetes' own scheduler: it is made by itself and asked for ours by our own name.
+///
+/// Users of Volcano's name may look for the group that Volcano makes. An owner may say how many start together, and a
+/// topology is a group's.
+pub fn stands_alone(pod: &Value) -> bool {
+    let mut owners = at(pod, "metadata.ownerReferences").and_then(Value::as_array).into_iter().flatten();
+    let is_owned = owners.any(|owner| owner["controller"] == true);
+    let has_topology = pod["metadata"]["annotations"][TOPOLOGY_MODE].is_string();
+    text(pod, "spec.schedulerName") == OWN && !is_owned && !has_topology && gang_of(pod).is_none()
+}
+
+/// The queue that an object names.
+pub fn queue_of(object: &Value) -> Option<&str> {
+    let own = |kind: &str, key: &str| object["metadata"][kind][key].as_str();
+    QUEUES.iter().find_map(|key| own("annotations", key).or_else(|| own("labels", key)))
+}
+
 fn reference(pod: &Value) -> Option<&str> {
     Some(text(pod, "spec.schedulingGroup.podGroupName")).filter(|name| !name.is_empty())
 }
@@ -86,8 +106,7 @@ impl Origin {
             }),
         };
         let own = |kind: &str, key: &str| group["metadata"][kind][key].as_str();
-        let queue = QUEUES.iter().find_map(|key| own("annotations", key).or_else(|| own("labels", key)));
-        spec["queue"] = json!(queue.unwrap_or("default"));
+        spec["queue"] = json!(queue_of(group).unwrap_or("default"));
         let kept = own("annotations", STATUS).and_then(|kept| serde_json::from_str::<Map<String, Value>>(kept).ok());
         // There is no door before their pods, so they are always in.
         let status = kept.map_or_else(|| json!({"phase": "Inqueue"}), Value::Object);

@@ -185,15 +185,13 @@ impl<'a> Round<'a> {
         let group = gang.group.as_ref().expect("only gangs with a group are listed as waiting");
         let queue = &group.queue;
         let Some(number) = self.ledger.find(queue) else {
-            if !gang.is_single {
-                let on = if &**queue == ROOT {
-                    WaitingOn::ParentQueue { queue: queue.to_string() }
-                } else {
-                    WaitingOn::NoQueue { queue: queue.to_string() }
-                };
-                let has_minimum = gang.ready >= group.members_min;
-                self.placement.waiting.insert(gang.key.clone(), Waiting { on, pods: gang.pending, has_minimum });
-            }
+            let on = if &**queue == ROOT {
+                WaitingOn::ParentQueue { queue: queue.to_string() }
+            } else {
+                WaitingOn::NoQueue { queue: queue.to_string() }
+            };
+            let has_minimum = gang.ready >= group.members_min;
+            self.placement.waiting.insert(gang.key.clone(), Waiting { on, pods: gang.pending, has_minimum });
             return;
         };
         let Some(ask) = Ask::new(self.snapshot, &self.room, id, number) else { return };

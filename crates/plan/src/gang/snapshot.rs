@@ -14,6 +14,7 @@ use super::standing::Standing;
 use super::strings::{Labels, Strings};
 use super::terms::{NodeTerm, volume_terms};
 use super::{policy::Policy, read};
+use crate::pod_groups::{queue_of, stands_alone};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -382,7 +383,7 @@ impl Snapshot {
             return Some(self.made_gang(pod, format!("{SEVERAL}{}", key.namespace), &name, least));
         }
         let is_plain = self.plain_schedulers.iter().any(|name| name == text(pod, "spec.schedulerName"));
-        is_plain.then(|| self.made_gang(pod, format!("{SINGLE}{}", key.namespace), &key.name, 1))
+        (is_plain || stands_alone(pod)).then(|| self.made_gang(pod, format!("{SINGLE}{}", key.namespace), &key.name, 1))
     }
 
     /// A gang that no PodGroup stands for.
@@ -392,7 +393,7 @@ impl Snapshot {
         let first = self.gangs[number].group.as_ref().map_or(created, |group| group.created.min(created));
         let group = Group {
             uid: name.into(),
-            queue: self.strings.keep(&self.default_queue),
+            queue: self.strings.keep(queue_of(pod).unwrap_or(&self.default_queue)),
             class: self.strings.keep(text(pod, "spec.priorityClassName")),
             members_min,
             tasks_min: BTreeMap::new(),

@@ -4,14 +4,13 @@ use super::head::{strings, target_of};
 use super::volcano::group::{add_pods, texts};
 use crate::control::quota::Usage;
 use crate::control::{Action, Plan, Propagation};
-use crate::pod_groups::gang_of;
+use crate::pod_groups::{TOPOLOGY_MODE, gang_of, stands_alone};
 use serde_json::{Map, Value, json};
 use volley_api::kube::{at, text};
 use volley_api::volcano::{SCHEDULING, keys};
 
 const MIN_MEMBER: &str = "scheduling.volcano.sh/group-min-member";
 const QUEUE: &str = "scheduling.volcano.sh/queue-name";
-const TOPOLOGY_MODE: &str = "volcano.sh/network-topology-mode";
 const TOPOLOGY_TIER: &str = "volcano.sh/network-topology-highest-tier";
 /// Owners that may say how many of their pods start together.
 const SIZED: [&str; 4] = ["ReplicaSet", "StatefulSet", "DaemonSet", "Job"];
@@ -35,7 +34,7 @@ pub fn plan(seen: &Observed, schedulers: &[impl AsRef<str>]) -> Plan {
     // One that names a group of any kind is of that one, whether it is there yet or not.
     let has_group = strings(at(pod, "metadata.annotations")).contains_key(keys::GROUP) || gang_of(pod).is_some();
     let is_asked = schedulers.iter().any(|name| name.as_ref() == text(pod, "spec.schedulerName"));
-    if is_going || has_group || !is_asked {
+    if is_going || has_group || !is_asked || stands_alone(pod) {
         return plan;
     }
     let name = group_name(pod);
@@ -236,8 +235,15 @@ mod tests {
         let theirs = pod(json!({"labels": {"scheduling.x-k8s.io/pod-group": "theirs"}}));
         let mut member = pod(json!({}));
         member["spec"]["workloadRef"] = json!({"name": "w", "podGroup": "g"});
-        for pod in [other, pod(json!({"annotations": {keys::GROUP: "mine"}})), theirs, member] {
-            assert!(plan(&Observed { pod: &pod, owner: None, group: None }, &["volcano"]).is_empty());
+        let mut alone = pod(json!({}));
+        alone["spec"]["schedulerName"] = json!("volley");
+        let is_left =
+            |pod: &Value| plan(&Observed { pod, owner: None, group: None }, &["volcano", "volley"]).is_empty();
+        for pod in [other, pod(json!({"annotations": {keys::GROUP: "mine"}})), theirs, member, alone] {
+            assert!(is_left(&pod));
         }
+        let mut of_set = owned(json!({}));
+        of_set["spec"]["schedulerName"] = json!("volley");
+        assert!(!is_left(&of_set), "an owner may say how many start together");
     }
 }

@@ -366,3 +366,32 @@ fn a_gang_that_has_a_part_is_completed_before_others_begin() {
     world.change("torn-0", json!({"spec": {"nodeName": "a"}, "status": {"phase": "Running"}}));
     assert_eq!(world.step(), ["torn-1>a"]);
 }
+
+// As with kube-scheduler, one write is enough for a pod that asks for our scheduler and says no more.
+#[test]
+fn a_pod_of_our_own_scheduler_needs_no_group() {
+    let mut world = World::new();
+    world.snapshot.schedulers.push("volley".to_owned());
+    world.node("a", 2, json!({}));
+    world.queue("small", json!({"spec": {"capability": {GPU: "1"}}}));
+    let alone = |scheduler: &str, queue: &str| {
+        json!({"metadata": {"annotations": {"scheduling.k8s.io/group-name": null, "scheduling.volcano.sh/queue-name": queue}},
+            "spec": {"schedulerName": scheduler}})
+    };
+    for (name, scheduler, queue) in
+        [("p0", "volley", "small"), ("p1", "volley", "small"), ("p2", "volcano", "small"), ("p3", "volley", "nowhere")]
+    {
+        world.pod(name, "", 1, alone(scheduler, queue));
+    }
+    assert_eq!(world.step(), ["p0>a"], "p2 waits for its group");
+    let why = |name: &str| {
+        let key = Key { namespace: "pod/d".into(), name: name.into() };
+        world.place().waiting.get(&key).map(|waiting| waiting.on.to_string()).unwrap_or_default()
+    };
+    assert!(
+        why("p1").starts_with("needs 1 nvidia.com/gpu, queue small uses 1 and its capability is 1"),
+        "{}",
+        why("p1")
+    );
+    assert!(why("p3").contains("nowhere"), "{}", why("p3"));
+}
