@@ -385,7 +385,8 @@ impl<'a> Round<'a> {
         let part = |order: &Order| match order {
             Order::Priority => -ask.priority,
             // Who has a part already, by a crash or a loss, works for nobody until it is whole.
-            Order::Gang => i64::from(ask.is_ready()) * 2 + i64::from(ask.placed.is_empty()),
+            Order::Gang if ask.is_ready() => 2,
+            Order::Gang => i64::from(ask.placed.is_empty()),
             Order::Drf => dominant(&self.ledger, &ask.staying()),
             Order::Sla => {
                 ask.group.patience.or(self.snapshot.policy.patience).map_or(i64::MAX, |p| p + ask.group.created)
