@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
-use volley_plan::gang::fit::{OpenClaim, open_claims};
-use volley_plan::gang::objects::{Key, Phase};
+use volley_plan::gang::objects::{ClaimKey, Key, Phase};
 use volley_plan::gang::report::PodNote;
-use volley_plan::gang::{Bind, Member};
+use volley_plan::gang::volumes::{OpenClaim, Way, open_claims};
+use volley_plan::gang::{Member, Placement};
 use volley_turns::events::Reporter;
 
 /// The first rest of a gang of which a bind failed; it doubles with each further failure.
@@ -53,6 +53,8 @@ pub struct Outcome {
     bound: Vec<Member>,
     /// Those that failed with the reason, and those that were not begun.
     failed: Vec<(Member, Option<Refusal>)>,
+    /// Claims that were to be given volumes.
+    given: Vec<ClaimKey>,
 }
 
 /// One pod on its way to a node.
@@ -78,14 +80,14 @@ struct Batch {
 }
 
 impl Shell {
-    pub fn bind(&mut self, binds: Vec<Bind>, domains: &BTreeMap<Key, String>) {
+    pub fn bind(&mut self, placement: &mut Placement) {
         let (now, gangs) = (Instant::now(), &self.view.snapshot.gangs);
         self.failing.retain(|gang, _| gangs.find(gang).is_some());
         self.failing.values_mut().for_each(|failing| failing.rests_until = failing.rests_until.filter(|at| *at > now));
         let given_back = self.to_give_back();
         let mut batches: Vec<Batch> = Vec::new();
         let mut places: BTreeMap<Key, usize> = BTreeMap::new();
-        for bind in binds {
+        for bind in std::mem::take(&mut placement.bind) {
             let rests = given_back.contains(&bind.gang)
                 || self.failing.get(&bind.gang).is_some_and(|failing| failing.rests_until.is_some());
             let Some(pending) = self.pending(&bind.pod.key, &bind.pod.uid).filter(|_| !rests) else { continue };
@@ -93,16 +95,18 @@ impl Shell {
             let since = pending.since;
             let snapshot = &self.view.snapshot;
             let number = snapshot.pods.find(&bind.pod.key);
-            let claims = number.map(|pod| open_claims(snapshot, pod, &bind.node)).unwrap_or_default();
+            let open = |pod| open_claims(snapshot, pod, &bind.node, &placement.volumes);
+            let claims = number.map(open).unwrap_or_default();
             let deed = Deed { pod: bind.pod, node: bind.node, component, since, claims };
             let place = *places.entry(bind.gang).or_insert_with_key(|gang| {
-                batches.push(self.batch(gang, domains.get(gang)));
+                batches.push(self.batch(gang, placement.domains.get(gang)));
                 batches.len() - 1
             });
             batches[place].deeds.push(deed);
         }
         for batch in batches {
             batch.deeds.iter().for_each(|deed| self.view.assume(&deed.pod, &deed.node));
+            self.view.snapshot.promised.extend(batch.given());
             *self.binding.entry(batch.gang.clone()).or_default() += 1;
             let tools = Tools {
                 calls: self.calls.clone(),
@@ -130,7 +134,8 @@ impl Shell {
     }
 
     pub fn settle_binds(&mut self, outcome: Outcome) {
-        let Outcome { gang, bound, failed } = outcome;
+        let Outcome { gang, bound, failed, given } = outcome;
+        given.iter().for_each(|claim| drop(self.view.snapshot.promised.remove(claim)));
         let left = self.binding.get(&gang).map_or(0, |count| count.saturating_sub(1));
         match left {
             0 => drop(self.binding.remove(&gang)),
@@ -203,15 +208,27 @@ struct Tools {
     metrics: Arc<Metrics>,
 }
 
+impl Batch {
+    /// Which claims get which volumes.
+    fn given(&self) -> impl Iterator<Item = (ClaimKey, Arc<str>)> {
+        let claims = self.deeds.iter().flat_map(|deed| &deed.claims);
+        claims.filter_map(|OpenClaim { key, way }| match way {
+            Way::Give { volume, .. } => Some(((key.namespace.to_string(), key.name.to_string()), volume.clone())),
+            Way::Told | Way::Tell => None,
+        })
+    }
+}
+
 async fn carry_out(batch: Batch, tools: &Tools) -> Outcome {
+    let given = batch.given().map(|(claim, _)| claim).collect();
     if let Err(refusal) = prepare(&batch, tools).await {
         let failed = batch.deeds.into_iter().map(|deed| (deed.pod, Some(refusal.clone()))).collect();
-        return Outcome { gang: batch.gang, bound: Vec::new(), failed };
+        return Outcome { gang: batch.gang, bound: Vec::new(), failed, given };
     }
     let Batch { gang, deeds, .. } = batch;
     let has_failed = AtomicBool::new(false);
     let results = join_all(deeds.into_iter().map(|deed| perform(deed, &has_failed, tools))).await;
-    let mut outcome = Outcome { gang, bound: Vec::new(), failed: Vec::new() };
+    let mut outcome = Outcome { gang, bound: Vec::new(), failed: Vec::new(), given };
     for result in results {
         match result {
             Ok(pod) => outcome.bound.push(pod),
@@ -226,7 +243,7 @@ async fn prepare(batch: &Batch, tools: &Tools) -> Result<(), Refusal> {
     let mut wishes = Wishes::new();
     for deed in &batch.deeds {
         for claim in &deed.claims {
-            wishes.entry(claim.key.clone()).or_insert_with(|| (claim.clone(), deed.node.clone()));
+            wishes.entry(claim.key.clone()).or_insert_with(|| (claim.way.clone(), deed.node.clone()));
         }
     }
     claims::settle(&wishes, &tools.calls, &tools.permits, tools.claims.clone()).await?;
@@ -266,7 +283,8 @@ mod tests {
         let pod = || Member { key: Key { namespace: "n".into(), name: "p".into() }, uid: "u".into() };
         let fail = |shell: &mut Shell, code: u16| {
             let refusal = Refusal { code, words: "denied".to_owned() };
-            shell.settle_binds(Outcome { gang: gang.clone(), bound: Vec::new(), failed: vec![(pod(), Some(refusal))] });
+            let failed = vec![(pod(), Some(refusal))];
+            shell.settle_binds(Outcome { gang: gang.clone(), bound: Vec::new(), failed, given: Vec::new() });
             shell.failing.get_mut(&gang).unwrap().rests_until = Some(Instant::now() + REST_MAX);
         };
         let mut shell = lonely(false);
@@ -277,7 +295,8 @@ mod tests {
         assert_eq!(shell.resting(), [(gang.clone(), "denied".to_owned())].into());
         fail(&mut shell, 409);
         assert!(shell.resting().is_empty(), "something has changed, which the next look sees");
-        shell.settle_binds(Outcome { gang: gang.clone(), bound: vec![pod()], failed: Vec::new() });
+        let settled = Outcome { gang: gang.clone(), bound: vec![pod()], failed: Vec::new(), given: Vec::new() };
+        shell.settle_binds(settled);
         assert!(!shell.is_unsettled(&gang));
     }
 }

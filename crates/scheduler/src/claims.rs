@@ -1,15 +1,16 @@
-//! Claims whose volume is made where their pod goes: they are told of the node, and the pod is bound once they have it.
+//! Claims that get their volume where their pod goes: a volume is set aside for them, or they are told of the node so that
+//! one is made there. The pod is bound once they have it.
 
 use crate::calls::{Calls, Refusal};
-use crate::kinds::CLAIMS;
+use crate::kinds::{CLAIMS, VOLUMES};
 use futures::future::try_join_all;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
-use volley_plan::gang::fit::{OpenClaim, SELECTED_NODE};
 use volley_plan::gang::objects::Key;
+use volley_plan::gang::volumes::{SELECTED_NODE, Way};
 
 /// As long as Kubernetes' own scheduler waits; then another node is tried.
 const VOLUME_WAIT: Duration = Duration::from_secs(600);
@@ -18,21 +19,29 @@ const VOLUME_WAIT: Duration = Duration::from_secs(600);
 pub type Claims = BTreeMap<Key, bool>;
 
 /// Of claims that several pods share the first says where.
-pub type Wishes = BTreeMap<Key, (OpenClaim, Arc<str>)>;
+pub type Wishes = BTreeMap<Key, (Way, Arc<str>)>;
 
-/// Tells each claim of its node and waits until all have their volumes.
+/// Gives or tells each claim what it is to have and waits until all have their volumes.
 pub async fn settle(
     wishes: &Wishes,
     calls: &Calls,
     permits: &Semaphore,
     mut seen: watch::Receiver<Claims>,
 ) -> Result<(), Refusal> {
-    let untold = wishes.iter().filter(|(_, (claim, _))| !claim.is_told);
-    try_join_all(untold.map(|(key, (_, node))| async move {
+    try_join_all(wishes.iter().map(|(key, (way, node))| async move {
         // It is never closed.
         let _permit = permits.acquire().await;
-        let patch = json!({"metadata": {"annotations": {SELECTED_NODE: **node}}});
-        calls.patch(CLAIMS, key, &patch).await
+        match way {
+            Way::Told => Ok(()),
+            Way::Tell => {
+                let patch = json!({"metadata": {"annotations": {SELECTED_NODE: **node}}});
+                calls.patch(CLAIMS, key, &patch).await.map(drop)
+            }
+            Way::Give { volume, patch } => {
+                let volume = Key { namespace: "".into(), name: volume.clone() };
+                calls.patch(VOLUMES, &volume, patch).await.map(drop)
+            }
+        }
     }))
     .await?;
     let is_over = |seen: &Claims| wishes.keys().all(|key| seen.get(key).copied().unwrap_or(true));

@@ -46,12 +46,13 @@ pub const PODS: Row = 0;
 pub const GROUPS: Row = 1;
 pub const QUEUES: Row = 2;
 pub const CLAIMS: Row = 6;
+pub const VOLUMES: Row = 7;
 pub const HYPER_NODES: Row = 11;
 
 const SCHEDULING: &str = volley_api::volcano::SCHEDULING;
 const WORKLOADS: &str = "scheduling.k8s.io/v1alpha1";
 
-pub const KINDS: [Kind; 17] = [
+pub const KINDS: [Kind; 18] = [
     kind(SeenAs::Pod, ("v1", "Pod", "pods"), true, Presence::Always),
     kind(SeenAs::PodGroup, (SCHEDULING, "PodGroup", "podgroups"), true, Presence::Defined),
     kind(SeenAs::Queue, (SCHEDULING, "Queue", "queues"), false, Presence::Defined),
@@ -79,6 +80,8 @@ pub const KINDS: [Kind; 17] = [
     groups(2, Presence::Switched),
     groups(3, Presence::Switched),
     kind(SeenAs::Workload, (WORKLOADS, "Workload", "workloads"), true, Presence::Switched),
+    // Every server has it; but without the right to read it, pods must not wait for ever.
+    kind(SeenAs::CsiNode, ("storage.k8s.io/v1", "CSINode", "csinodes"), false, Presence::Switched),
 ];
 
 impl Kind {
@@ -123,8 +126,8 @@ mod tests {
 
     #[test]
     fn the_rows_are_where_their_names_say() {
-        let names = [PODS, GROUPS, QUEUES, CLAIMS, HYPER_NODES].map(|row| KINDS[row].name);
-        assert_eq!(names, ["Pod", "PodGroup", "Queue", "PersistentVolumeClaim", "HyperNode"]);
+        let names = [PODS, GROUPS, QUEUES, CLAIMS, VOLUMES, HYPER_NODES].map(|row| KINDS[row].name);
+        assert_eq!(names, ["Pod", "PodGroup", "Queue", "PersistentVolumeClaim", "PersistentVolume", "HyperNode"]);
         assert_eq!(KINDS[PODS].path("n", "p"), "/api/v1/namespaces/n/pods/p");
         assert_eq!(KINDS[QUEUES].path("", "q"), format!("/apis/{SCHEDULING}/queues/q"));
         assert!(!KINDS[GROUPS].has_status() && KINDS[QUEUES].has_status() && KINDS[PODS].has_status());

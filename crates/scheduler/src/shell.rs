@@ -205,7 +205,7 @@ impl Shell {
         let pods = placement.waiting.values().map(|waiting| waiting.pods).sum();
         self.metrics.decided(took, (placement.waiting.len(), pods));
         self.admit(&placement.admit);
-        self.bind(std::mem::take(&mut placement.bind), &placement.domains);
+        self.bind(&mut placement);
         let has_evicted = self.evict(&placement).await;
         self.rested_at = Instant::now() + took.min(REST_MAX);
         let second = chores::next_look(&self.view.snapshot, &placement, now.as_second());

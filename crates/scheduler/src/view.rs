@@ -327,12 +327,13 @@ fn essence(kind: Kind, object: &Value) -> u64 {
         | Kind::Namespace
         | Kind::ResourceQuota
         | Kind::Numatopology
+        | Kind::CsiNode
         | Kind::Workload => &["status"],
     };
-    let condition = match kind {
-        Kind::Pod => "PodScheduled",
-        Kind::Node => "Ready",
-        _ => "",
+    let told: &[&str] = match kind {
+        Kind::Pod => &["PodScheduled", "PodResizePending"],
+        Kind::Node => &["Ready"],
+        _ => &[],
     };
     let mut digest = Digest(DefaultHasher::new());
     for path in METADATA.iter().chain(of_status) {
@@ -342,8 +343,15 @@ fn essence(kind: Kind, object: &Value) -> u64 {
         }
         digest.0.write_u8(0);
     }
+    // What a container has while it is resized.
+    let statuses = at(object, "status.containerStatuses").and_then(Value::as_array).filter(|_| kind == Kind::Pod);
+    for status in statuses.into_iter().flatten() {
+        for part in ["resources", "allocatedResources"].map(|part| status.get(part)).into_iter().flatten() {
+            let _ = serde_json::to_writer(&mut digest, part);
+        }
+    }
     let conditions = at(object, "status.conditions").and_then(Value::as_array).into_iter().flatten();
-    for found in conditions.filter(|found| !condition.is_empty() && text(found, "type") == condition) {
+    for found in conditions.filter(|found| told.contains(&text(found, "type"))) {
         for part in ["status", "reason", "message", "lastTransitionTime"] {
             digest.0.write(text(found, part).as_bytes());
         }

@@ -116,7 +116,7 @@ async fn follow(client: &Client, row: Row, news: &mpsc::Sender<News>) {
                 tracing::debug!(
                     kind = kind.name,
                     api = kind.api_version(),
-                    "may not be listed, so its gangs are not known"
+                    "may not be listed, so its objects are not known"
                 );
                 return;
             }

@@ -184,7 +184,7 @@ const ROWS: &[Row] = &[
     row(RBAC, "RoleBinding", ("rolebindings", "", ""), "nP", ""),
     row(RBAC, "Role", ("roles", "", ""), "nP", ""),
     row(STORAGE, "CSIDriver", ("csidrivers", "", ""), "cSDk", ""),
-    row(STORAGE, "CSINode", ("csinodes", "", ""), "cSDk", ""),
+    row(STORAGE, "CSINode", ("csinodes", "", ""), "cSD", ""),
     row(STORAGE, "CSIStorageCapacity", ("csistoragecapacities", "", ""), "nSk", ""),
     row(STORAGE, "StorageClass", ("storageclasses", "sc", ""), "cD", ""),
     row(STORAGE, "VolumeAttachment", ("volumeattachments", "", ""), "cDk", "status"),

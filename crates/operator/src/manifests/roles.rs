@@ -35,9 +35,10 @@ const RIGHTS: &[Right<'static>] = &[
     ("scheduling.k8s.io", "podgroups", "get list watch patch"),
     ("scheduling.k8s.io", "podgroups/status", "patch"),
     // What pods are placed by.
-    ("", "nodes persistentvolumes namespaces resourcequotas", READ),
+    ("", "nodes namespaces resourcequotas", READ),
+    ("", "persistentvolumes", "get list watch patch"),
     ("policy", "poddisruptionbudgets", READ),
-    ("storage.k8s.io", "storageclasses", READ),
+    ("storage.k8s.io", "csinodes storageclasses", READ),
     ("topology.volcano.sh", "hypernodes", READ),
     ("topology.volcano.sh", "hypernodes/status", "get patch"),
     ("nodeinfo.volcano.sh", "numatopologies", READ),

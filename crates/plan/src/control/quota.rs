@@ -86,7 +86,10 @@ fn add_pod(pod: &Value, usage: &mut Usage) {
 /// What a pod asks for as a whole: its containers and sidecars together, or its greediest init step, plus overhead.
 fn pod_total(pod: &Value, which: &str) -> Usage {
     let list = |path: &str| at(pod, path).and_then(Value::as_array).cloned().unwrap_or_default();
-    let of = |container: &Value| amounts(container.get("resources").and_then(|resources| resources.get(which)));
+    let of = |container: &Value| {
+        let asked = amounts(container.get("resources").and_then(|resources| resources.get(which)));
+        if which == "requests" { with_resize(pod, container, asked) } else { asked }
+    };
     let mut running = Usage::new();
     for container in list("spec.containers") {
         add(&mut running, &of(&container));
@@ -111,6 +114,25 @@ fn pod_total(pod: &Value, which: &str) -> Usage {
         add(&mut running, &amounts(at(pod, "spec.overhead")));
     }
     running
+}
+
+/// While a container's size is being changed, the larger of what it is to have and what it has counts; what its node
+/// cannot give it does not.
+fn with_resize(pod: &Value, container: &Value, asked: Usage) -> Usage {
+    let list = |path: &str| at(pod, path).and_then(Value::as_array).into_iter().flatten();
+    let statuses = list("status.containerStatuses").chain(list("status.initContainerStatuses"));
+    let Some(status) = statuses.into_iter().find(|status| text(status, "name") == text(container, "name")) else {
+        return asked;
+    };
+    let has = [at(status, "resources.requests"), at(status, "allocatedResources")];
+    if has.iter().all(Option::is_none) {
+        return asked;
+    }
+    let is_refused =
+        |condition: &Value| text(condition, "type") == "PodResizePending" && text(condition, "reason") == "Infeasible";
+    let mut total = if list("status.conditions").any(is_refused) { Usage::new() } else { asked };
+    has.into_iter().for_each(|has| raise(&mut total, &amounts(has)));
+    total
 }
 
 fn amounts(map: Option<&Value>) -> Usage {
@@ -257,6 +279,22 @@ mod tests {
         let pod =
             json!({"spec": {"containers": [{"resources": {"requests": {"cpu": 1}}}]}, "status": {"phase": "Failed"}});
         assert_eq!(shown(&usage("", "pods", &pod)), ["count/pods=1"]);
+    }
+
+    #[test]
+    fn a_container_that_is_resized_counts_for_the_larger_of_both() {
+        let cpu = |asked: &str, has: Value, conditions: Value| {
+            let pod = json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": asked}}}]},
+                "status": {"containerStatuses": [has], "conditions": conditions}});
+            usage("", "pods", &pod)["requests.cpu"].to_string()
+        };
+        let has = |cpu: &str| json!({"name": "c", "resources": {"requests": {"cpu": cpu}}});
+        assert_eq!(cpu("1", json!({"name": "c"}), json!([])), "1");
+        assert_eq!(cpu("2", has("1"), json!([])), "2");
+        assert_eq!(cpu("1", has("2"), json!([])), "2", "it is not smaller yet");
+        assert_eq!(cpu("1", json!({"name": "c", "allocatedResources": {"cpu": "3"}}), json!([])), "3");
+        let refused = json!([{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]);
+        assert_eq!(cpu("9", has("2"), refused), "2", "it never gets more");
     }
 
     // K-ADM-5

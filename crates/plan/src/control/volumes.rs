@@ -6,6 +6,7 @@
 use super::claim::selects;
 use super::without_finalizer;
 use super::{Action, Plan, Target, Voice, difference, has_finalizer, name_of, pods, to_value, uid_of, wire_time};
+use crate::gang::volumes::SELECTED_NODE;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     HostPathVolumeSource, ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec,
@@ -40,7 +41,10 @@ pub struct Observed<'a> {
 
 pub fn plan(seen: &Observed, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
-    let in_use = claims_in_use(seen.pods);
+    let in_use = claims_in_use(seen.pods, |_| true);
+    let has_node =
+        |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).is_some_and(|n| !n.is_empty());
+    let placed = claims_in_use(seen.pods, has_node);
     let by_key: ClaimsByKey = seen.claims.iter().map(|claim| (key(&claim.metadata), claim)).collect();
     for volume in seen.volumes {
         let is_bound = phase(volume) == "Bound" && claim_of(&by_key, volume).is_some();
@@ -58,8 +62,9 @@ pub fn plan(seen: &Observed, now: Timestamp) -> Plan {
     let mut claims: Vec<&PersistentVolumeClaim> = seen.claims.iter().collect();
     claims.sort_by_key(|claim| (claim.metadata.creation_timestamp.clone(), claim.metadata.uid.clone()));
     for claim in claims.into_iter().filter(|claim| claim.metadata.deletion_timestamp.is_none()) {
-        let is_used = in_use.contains(&key(&claim.metadata));
-        settle_claim(seen, &Wish { claim, is_used }, &mut taken, now, &mut plan);
+        let is_told = annotation(&claim.metadata, SELECTED_NODE).is_some_and(|node| !node.is_empty());
+        let is_placed = is_told || placed.contains(&key(&claim.metadata));
+        settle_claim(seen, &Wish { claim, is_placed }, &mut taken, now, &mut plan);
     }
     for volume in seen.volumes.iter().filter(|volume| volume.metadata.deletion_timestamp.is_none()) {
         if !taken.contains(name_of(&volume.metadata)) {
@@ -76,9 +81,9 @@ fn key(metadata: &ObjectMeta) -> (String, String) {
     (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 
-fn claims_in_use(all: &[Pod]) -> BTreeSet<(String, String)> {
+fn claims_in_use(all: &[Pod], counts: impl Fn(&Pod) -> bool) -> BTreeSet<(String, String)> {
     let mut used = BTreeSet::new();
-    for pod in all.iter().filter(|pod| !pods::is_terminal(pod)) {
+    for pod in all.iter().filter(|pod| !pods::is_terminal(pod) && counts(pod)) {
         let namespace = pod.metadata.namespace.clone().unwrap_or_default();
         for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
             let generated = volume.ephemeral.as_ref().map(|_| format!("{}-{}", name_of(&pod.metadata), volume.name));
@@ -140,14 +145,14 @@ fn claim_of<'a>(claims: &ClaimsByKey<'a>, volume: &PersistentVolume) -> Option<&
     claims.get(&key).copied().filter(|claim| is_reserved_for(volume, claim))
 }
 
-/// A claim, and whether a pod already waits for it.
+/// A claim, and whether it is known where a pod will use it: the scheduler has told it, or the pod is there already.
 struct Wish<'a> {
     claim: &'a PersistentVolumeClaim,
-    is_used: bool,
+    is_placed: bool,
 }
 
 fn settle_claim(seen: &Observed, wish: &Wish, taken: &mut BTreeSet<String>, now: Timestamp, plan: &mut Plan) {
-    let Wish { claim, is_used } = *wish;
+    let claim = wish.claim;
     let chosen = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref()).filter(|name| !name.is_empty());
     let is_completed = annotation(&claim.metadata, BIND_COMPLETED).is_some();
     let found = chosen.and_then(|name| seen.volumes.iter().find(|volume| name_of(&volume.metadata) == name));
@@ -173,12 +178,12 @@ fn settle_claim(seen: &Observed, wish: &Wish, taken: &mut BTreeSet<String>, now:
             lose(claim, "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!", plan);
         }
         (Some(_), None) => pend(claim, plan),
-        (None, _) => match best_volume(seen, claim, is_used, taken) {
+        (None, _) => match best_volume(seen, wish, taken) {
             Some(volume) => {
                 taken.insert(name_of(&volume.metadata).to_owned());
                 bind(claim, volume, now, plan);
             }
-            None => provision(seen, claim, is_used, plan),
+            None => provision(seen, wish, plan),
         },
     }
 }
@@ -188,13 +193,10 @@ fn waits_for_consumer(seen: &Observed, claim: &PersistentVolumeClaim) -> bool {
     class.is_some_and(|class| class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"))
 }
 
-/// A volume reserved for the claim, else the smallest one that fits.
-fn best_volume<'a>(
-    seen: &Observed<'a>,
-    claim: &PersistentVolumeClaim,
-    is_used: bool,
-    taken: &BTreeSet<String>,
-) -> Option<&'a PersistentVolume> {
+/// A volume reserved for the claim, else the smallest one that fits. For a claim that waits for its pod the scheduler
+/// reserves one, if there is one where the pod goes.
+fn best_volume<'a>(seen: &Observed<'a>, wish: &Wish, taken: &BTreeSet<String>) -> Option<&'a PersistentVolume> {
+    let Wish { claim, is_placed } = *wish;
     let open = seen
         .volumes
         .iter()
@@ -202,7 +204,7 @@ fn best_volume<'a>(
     if let Some(reserved) = open.clone().find(|volume| is_reserved_for(volume, claim)) {
         return Some(reserved);
     }
-    if waits_for_consumer(seen, claim) && !is_used {
+    if waits_for_consumer(seen, claim) && !is_placed {
         return None;
     }
     let free = open.filter(|volume| matches!(phase(volume), "" | "Pending" | "Available") && fits(volume, claim));
@@ -337,9 +339,10 @@ fn wait(seen: &Observed, claim: &PersistentVolumeClaim, why: Wait, message: Stri
 }
 
 /// Makes a volume for a claim that none fits, if its class is ours; else says what it waits for.
-fn provision(seen: &Observed, claim: &PersistentVolumeClaim, is_used: bool, plan: &mut Plan) {
+fn provision(seen: &Observed, wish: &Wish, plan: &mut Plan) {
+    let Wish { claim, is_placed } = *wish;
     let name = class_name(claim);
-    if waits_for_consumer(seen, claim) && !is_used {
+    if waits_for_consumer(seen, claim) && !is_placed {
         let message = "waiting for first consumer to be created before binding".to_owned();
         return wait(seen, claim, Wait::Normal("WaitForFirstConsumer"), message, plan);
     }

@@ -164,7 +164,30 @@ fn a_class_may_wait_for_the_first_pod() {
     stage.world.add(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
         "spec": {"containers": [], "volumes": volumes}}));
     stage.settle();
+    assert_eq!(stage.volume_of("c"), "", "the scheduler has not said where the pod goes");
+    stage.world.edit("Pod", "p", json!({"spec": {"nodeName": "n"}}));
+    stage.settle();
     assert_eq!(stage.volume_of("c"), "pvc-uid-of-c");
+    stage.claim("d", "lazy", "1Gi");
+    stage.world.edit("PersistentVolumeClaim", "d", json!({"metadata": {"annotations": {SELECTED_NODE: "n"}}}));
+    stage.settle();
+    assert_eq!(stage.volume_of("d"), "pvc-uid-of-d");
+}
+
+// K-VOL-1
+#[test]
+fn a_claim_that_waits_for_its_pod_gets_the_volume_that_the_scheduler_chose() {
+    let mut stage = Stage::with_class("lazy", "WaitForFirstConsumer");
+    stage.volume("small", "1Gi", json!({"storageClassName": "lazy"}));
+    stage.claim("c", "lazy", "1Gi");
+    stage.settle();
+    assert_eq!(stage.volume_of("c"), "");
+    let owner = json!({"namespace": "d", "name": "c", "uid": "uid-of-c"});
+    stage.volume("chosen", "5Gi", json!({"storageClassName": "lazy", "claimRef": owner}));
+    stage.settle();
+    assert_eq!(stage.volume_of("c"), "chosen");
+    assert_eq!(stage.phase("PersistentVolume", "chosen"), "Bound");
+    assert_eq!(stage.phase("PersistentVolume", "small"), "Available");
 }
 
 // K-VOL-1

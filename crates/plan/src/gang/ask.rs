@@ -166,7 +166,8 @@ impl<'a> Ask<'a> {
         let sub_group = self.group.divisions.iter().enumerate().find(is_in).map(|(at, division)| {
             (at, division.keys.iter().map(|key| pod.labels.get(key).unwrap_or("").to_owned()).collect())
         });
-        let is_light = snapshot.shapes[pod.shape].is_best_effort;
+        // A pod that stands alone is placed as by Kubernetes' own scheduler, in its turn and with whom it may evict.
+        let is_light = snapshot.shapes[pod.shape].is_best_effort && !self.gang.is_single;
         let state = room.state(number);
         if state.is_ready() || state == State::Pending {
             self.existing.count(&pod.role, sub_group.as_ref());

@@ -343,7 +343,8 @@ fn beside(room: &mut Room, pod: PodId, queue: Option<(u32, &Queue)>) -> Option<B
     let known = &snapshot.pods[pod];
     let shape = &snapshot.shapes[known.shape];
     let has_apart = !snapshot.keeping_apart.is_empty() || room.put_apart > 0;
-    if !has_apart && !shape.is_related() && shape.ports.is_empty() && known.numa_policy.is_none() {
+    let has_needs = room.ensure_needs(known.shape);
+    if !has_apart && !shape.is_related() && shape.ports.is_empty() && known.numa_policy.is_none() && !has_needs {
         return None;
     }
     let away = relations::kept_apart(room, pod);
@@ -374,6 +375,7 @@ pub fn pick(room: &mut Room, pod: PodId, queue: Option<(u32, &Queue)>, scope: Sc
         && !shape.is_related()
         && shape.ports.is_empty()
         && known.numa_policy.is_none()
+        && !room.ensure_needs(known.shape)
         && room.nominated(pod).is_none()
         && away.is_empty();
     let nominated = room.nominated(pod).and_then(|name| snapshot.nodes.find(&**name));

@@ -1,15 +1,14 @@
 //! Whether a node suits a pod however much room it has, and the words for why a node is refused.
 
-use super::objects::{Key, Node, PodId, Queue};
+use super::objects::{Node, Queue};
 use super::shape::Shape;
 use super::snapshot::Snapshot;
 use super::terms::{NodeTerm, Taint};
+use super::volumes;
 use super::why::WaitingOn;
 use std::fmt;
 
 const NODE_GROUP: &str = "volcano.sh/nodegroup-name";
-/// What a claim is told by: whoever makes its volume makes it there.
-pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// Why a node cannot take a pod. The texts are those that Kubernetes' users know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,6 +19,11 @@ pub enum Refusal {
     Selector,
     Volume,
     QueueNodes,
+    /// No volume that a claim could have is there.
+    NoVolume,
+    VolumesMax,
+    /// Another pod uses a claim that only one may use.
+    ClaimInUse,
     Ports,
     Near,
     Apart,
@@ -37,6 +41,12 @@ impl fmt::Display for Refusal {
             Refusal::Taint => "node(s) had untolerated taint(s)",
             Refusal::Selector => "node(s) didn't match Pod's node affinity/selector",
             Refusal::Volume => "node(s) had volume node affinity conflict",
+            Refusal::NoVolume => "node(s) didn't find available persistent volumes to bind",
+            Refusal::VolumesMax => "node(s) exceed max volume count",
+            Refusal::ClaimInUse => {
+                "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by \
+                 another pod"
+            }
             Refusal::QueueNodes => "node(s) didn't belong to the queue's node groups",
             Refusal::Ports => "node(s) didn't have free ports for the requested pod ports",
             Refusal::Near => "node(s) didn't match pod affinity rules",
@@ -58,39 +68,36 @@ pub fn places<'a>(snapshot: &'a Snapshot, shape: &Shape) -> Result<Places<'a>, B
         return Err(Box::new(WaitingOn::Devices { claim: claim.clone() }));
     }
     let mut places = Places::new();
-    for name in &shape.claims {
-        let problem = |is_missing| Box::new(WaitingOn::Claim { claim: name.clone(), is_missing });
-        let claim = snapshot.claims.get(&(shape.namespace.clone(), name.clone())).ok_or_else(|| problem(true))?;
-        if claim.volume.is_empty() {
-            let class = snapshot.storage_classes.get(&claim.class).filter(|class| class.waits_for_pod);
-            // Nobody makes a volume where the pod goes: one that is there is to be bound first, and says where it is.
-            let class = class.filter(|class| !class.is_static).ok_or_else(|| problem(false))?;
-            if !class.terms.is_empty() {
-                places.push(&class.terms);
-            }
-        } else if let Some(Some(terms)) = snapshot.volumes.get(&claim.volume) {
-            places.push(terms);
+    for key in shape.claim_keys() {
+        let wait = |is_missing, problem: Option<String>| {
+            let claim = key.1.clone();
+            Box::new(WaitingOn::Claim { claim, is_missing, problem })
+        };
+        let claim = snapshot.claims.get(&key).ok_or_else(|| wait(true, None))?;
+        let maker = shape.made_claims.iter().find(|(name, _)| *name == key.1).map(|(_, pod)| pod);
+        if let Some(pod) = maker.filter(|pod| **pod != claim.owner) {
+            return Err(wait(false, Some(format!("was not created for pod {pod}, which would have made it"))));
+        }
+        if claim.is_leaving {
+            return Err(wait(false, Some("is being deleted".to_owned())));
+        }
+        let promised = snapshot.promised.get(&key).map(|volume| &**volume);
+        let volume = Some(claim.volume.as_str()).filter(|volume| !volume.is_empty()).or(promised);
+        if let Some(name) = volume {
+            let lost = || wait(false, Some(format!("is bound to volume \"{name}\", which does not exist")));
+            let volume = snapshot.volumes.get(name).ok_or_else(lost)?;
+            places.extend(volume.terms.as_deref());
+            continue;
+        }
+        // One that names its volume is bound without us.
+        let class = snapshot.storage_classes.get(&claim.class).filter(|class| class.waits_for_pod);
+        let class = class.filter(|_| claim.chosen.is_empty()).ok_or_else(|| wait(false, None))?;
+        // Where there are volumes, `volumes` looks for one node by node.
+        if !class.terms.is_empty() && !volumes::is_choosy(snapshot, &key, claim) {
+            places.push(&class.terms);
         }
     }
     Ok(places)
-}
-
-/// A claim that gets its volume where its pod goes, and whether it was told that it is to be there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OpenClaim {
-    pub key: Key,
-    pub is_told: bool,
-}
-
-/// The claims that must have their volumes before the pod can be bound to the node.
-pub fn open_claims(snapshot: &Snapshot, pod: PodId, node: &str) -> Vec<OpenClaim> {
-    let namespace = &snapshot.pods[pod].key.namespace;
-    let open = |name: &String| {
-        let claim = snapshot.claims.get(&(namespace.to_string(), name.clone()))?;
-        let key = Key { namespace: namespace.clone(), name: name.as_str().into() };
-        claim.volume.is_empty().then(|| OpenClaim { key, is_told: claim.node == node })
-    };
-    snapshot.shapes[snapshot.pods[pod].shape].claims.iter().filter_map(open).collect()
 }
 
 pub fn is_wanted(node: &Node, shape: &Shape) -> bool {
@@ -106,15 +113,15 @@ pub fn is_tolerated(node: &Node, shape: &Shape) -> bool {
 
 /// Why the node takes no pod, or not this one. `queue` is given only if it cares for node groups.
 pub fn refusal(node: &Node, shape: &Shape, places: &Places, queue: Option<&Queue>) -> Option<Refusal> {
-    let bears_cordon = || {
-        let (key, effect) = ("node.kubernetes.io/unschedulable".to_owned(), "NoSchedule".to_owned());
-        let cordon = Taint { key, value: String::new(), effect };
-        shape.tolerations.iter().any(|toleration| toleration.tolerates(&cordon))
+    let bears = |key: &str| {
+        let taint = Taint { key: key.to_owned(), value: String::new(), effect: "NoSchedule".to_owned() };
+        shape.tolerations.iter().any(|toleration| toleration.tolerates(&taint))
     };
     let is_reached = |terms: &&[NodeTerm]| terms.iter().any(|term| term.matches(&node.name, &node.labels));
-    if !node.is_ready {
+    // Its taint follows a moment later; who bears that may go there.
+    if !node.is_ready && !bears("node.kubernetes.io/not-ready") {
         Some(Refusal::NotReady)
-    } else if node.is_cordoned && !bears_cordon() {
+    } else if node.is_cordoned && !bears("node.kubernetes.io/unschedulable") {
         Some(Refusal::Cordoned)
     } else if !is_tolerated(node, shape) {
         Some(Refusal::Taint)

@@ -21,6 +21,7 @@ pub mod fit;
 mod site;
 mod candidates;
 mod relations;
+pub mod volumes;
 mod room;
 mod topology;
 mod ask;
@@ -46,7 +47,7 @@ mod tests;
 
 use jiff::Timestamp;
 use lessons::Lessons;
-use objects::{GangId, Key};
+use objects::{ClaimKey, GangId, Key};
 use round::{Outcome, Round};
 use snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,6 +98,8 @@ pub struct Placement {
     pub evict: Vec<Evict>,
     /// Pods for which room is being made, and where.
     pub nominate: Vec<Bind>,
+    /// Volumes that claims of bound pods are to have; other claims get theirs made.
+    pub volumes: BTreeMap<ClaimKey, Arc<str>>,
     /// The network domain that a gang now keeps to.
     pub domains: BTreeMap<Key, String>,
     /// Per HyperNode, how many nodes it has with those of all below it.

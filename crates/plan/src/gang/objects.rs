@@ -6,6 +6,7 @@ use super::terms::{NodeTerm, Taint};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
+use volley_api::kube::quantity::Quantity;
 use volley_api::kube::selector::LabelSelector;
 
 pub type NodeId = u32;
@@ -44,6 +45,8 @@ pub struct Node {
     /// Whole CPUs, in thousandths, that are free in each NUMA cell, if the node tells, and its manager's policy.
     pub cells: Vec<i64>,
     pub numa_policy: String,
+    /// By driver, how many of its volumes may be attached at a time, if the node tells.
+    pub volumes_max: BTreeMap<String, usize>,
 }
 
 /// Task states of SCH-4, as far as they can be told from the pod itself.
@@ -215,19 +218,59 @@ pub struct Budget {
     pub allowed: i64,
 }
 
+/// A claim's namespace and name.
+pub type ClaimKey = (String, String);
+
 #[derive(Debug, Clone)]
 pub struct Claim {
+    pub uid: String,
+    /// The volume that it has, and before it has one, the volume that it names.
     pub volume: String,
+    pub chosen: String,
     pub class: String,
     /// Where its volume is to be, once that is known.
     pub node: String,
+    pub size: Quantity,
+    pub modes: Vec<String>,
+    pub is_block: bool,
+    pub selector: LabelSelector,
+    /// The pod that it was made for, if it was made for one.
+    pub owner: String,
+    pub is_leaving: bool,
+}
+
+impl Claim {
+    /// Whether at most one pod at a time may use it.
+    pub fn is_exclusive(&self) -> bool {
+        self.modes.iter().any(|mode| mode == "ReadWriteOncePod")
+    }
+}
+
+/// A PersistentVolume.
+#[derive(Debug, Clone)]
+pub struct Volume {
+    pub version: String,
+    /// Where it can be used; anywhere if nothing is said.
+    pub terms: Option<Vec<NodeTerm>>,
+    pub class: String,
+    pub size: Quantity,
+    pub modes: Vec<String>,
+    pub is_block: bool,
+    pub labels: Labels,
+    /// The claim that it is for, and that claim's uid if it is bound to it already.
+    pub owner: Option<(ClaimKey, String)>,
+    /// Whether a claim may still have it: it is available and nobody deletes it.
+    pub is_available: bool,
+    /// Its driver and what the driver calls it.
+    pub handle: Option<(String, String)>,
 }
 
 /// When a claim of the class is bound, and where its volumes may be.
 #[derive(Debug, Clone)]
 pub struct Class {
     pub waits_for_pod: bool,
-    /// Its volumes are made by hand.
+    /// Who makes its volumes; they are made by hand if nobody does.
+    pub provisioner: String,
     pub is_static: bool,
     pub terms: Vec<NodeTerm>,
 }

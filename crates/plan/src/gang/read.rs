@@ -1,16 +1,18 @@
 //! Reads objects from their JSON for `snapshot`.
 
 use super::amounts::Names;
-use super::fit::SELECTED_NODE;
 use super::objects::{
     Budget, Choice, Claim, Class, Division, Group, HyperNode, Member, Node, Phase, Queue, Quota, State, Topology,
+    Volume,
 };
 use super::strings::Strings;
-use super::terms::{NodeTerm, Taint, list, read_selector};
+use super::terms::{NodeTerm, Taint, list, read_selector, volume_terms};
+use super::volumes::SELECTED_NODE;
 use crate::launch::label;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use volley_api::kube::quantity::Quantity;
+use volley_api::kube::selector::LabelSelector;
 use volley_api::kube::{at, text, time};
 use volley_api::volcano::keys;
 
@@ -45,9 +47,10 @@ fn count(object: &Value, path: &str) -> usize {
 
 /// Everything about a node but its pods.
 pub fn node(node: &mut Node, object: &Value, names: &mut Names, strings: &mut Strings) {
-    let is_true = |condition: &Value| text(condition, "type") == "Ready" && text(condition, "status") == "True";
+    let is_false = |condition: &Value| text(condition, "type") == "Ready" && text(condition, "status") != "True";
     node.is_here = true;
-    node.is_ready = list(object, "status.conditions").any(is_true);
+    // One that says nothing of it is as good as ready, as for other schedulers.
+    node.is_ready = !list(object, "status.conditions").any(is_false);
     node.is_cordoned = at(object, "spec.unschedulable") == Some(&Value::Bool(true));
     node.labels = strings.labels(at(object, "metadata.labels"));
     node.taints = list(object, "spec.taints").map(Taint::read).collect();
@@ -205,15 +208,68 @@ pub fn budget(object: &Value) -> Budget {
     }
 }
 
+fn size(object: &Value, path: &str) -> Quantity {
+    let size = at(object, path).and_then(|sizes| sizes.get("storage")).and_then(Value::as_str);
+    size.and_then(|size| Quantity::parse(size).ok()).unwrap_or(Quantity::ZERO)
+}
+
+fn modes(object: &Value) -> Vec<String> {
+    list(object, "spec.accessModes").filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
 pub fn claim(object: &Value) -> Claim {
-    let volume = if text(object, "status.phase") == "Bound" { text(object, "spec.volumeName") } else { "" };
-    let class = text(object, "spec.storageClassName").to_owned();
-    Claim { volume: volume.to_owned(), class, node: annotation(object, SELECTED_NODE).to_owned() }
+    let chosen = text(object, "spec.volumeName");
+    let volume = if text(object, "status.phase") == "Bound" { chosen } else { "" };
+    let selector = at(object, "spec.selector").filter(|selector| !selector.is_null());
+    let is_owner = |owner: &&Value| text(owner, "kind") == "Pod" && owner.get("controller") == Some(&Value::Bool(true));
+    let owner = list(object, "metadata.ownerReferences").find(is_owner);
+    Claim {
+        uid: text(object, "metadata.uid").to_owned(),
+        volume: volume.to_owned(),
+        chosen: chosen.to_owned(),
+        class: text(object, "spec.storageClassName").to_owned(),
+        node: annotation(object, SELECTED_NODE).to_owned(),
+        size: size(object, "spec.resources.requests"),
+        modes: modes(object),
+        is_block: text(object, "spec.volumeMode") == "Block",
+        selector: selector.map_or_else(LabelSelector::everything, |selector| read_selector(Some(selector))),
+        owner: owner.map_or("", |owner| text(owner, "name")).to_owned(),
+        is_leaving: !text(object, "metadata.deletionTimestamp").is_empty(),
+    }
+}
+
+pub fn volume(object: &Value, strings: &mut Strings) -> Volume {
+    let part = |path: &str| text(object, path).to_owned();
+    let owner = || ((part("spec.claimRef.namespace"), part("spec.claimRef.name")), part("spec.claimRef.uid"));
+    let driver = part("spec.csi.driver");
+    Volume {
+        version: part("metadata.resourceVersion"),
+        terms: volume_terms(object),
+        class: part("spec.storageClassName"),
+        size: size(object, "spec.capacity"),
+        modes: modes(object),
+        is_block: text(object, "spec.volumeMode") == "Block",
+        labels: strings.labels(at(object, "metadata.labels")),
+        owner: at(object, "spec.claimRef").filter(|reference| reference.is_object()).map(|_| owner()),
+        is_available: text(object, "status.phase") == "Available"
+            && text(object, "metadata.deletionTimestamp").is_empty(),
+        handle: (!driver.is_empty()).then(|| (driver, part("spec.csi.volumeHandle"))),
+    }
+}
+
+/// By driver, how many volumes may be attached to a CSINode's node.
+pub fn volumes_max(object: &Value) -> BTreeMap<String, usize> {
+    let limit = |driver: &Value| {
+        let count = integer(driver, "allocatable.count").and_then(|count| usize::try_from(count).ok())?;
+        Some((text(driver, "name").to_owned(), count))
+    };
+    list(object, "spec.drivers").filter_map(limit).collect()
 }
 
 pub fn class(object: &Value) -> Class {
     Class {
         waits_for_pod: text(object, "volumeBindingMode") == "WaitForFirstConsumer",
+        provisioner: text(object, "provisioner").to_owned(),
         is_static: text(object, "provisioner") == "kubernetes.io/no-provisioner",
         terms: list(object, "allowedTopologies").map(NodeTerm::of_topology).collect(),
     }

@@ -10,6 +10,7 @@ use super::queues::Shortage;
 use super::room::Room;
 use super::round::Round;
 use super::trial::Unit;
+use super::volumes;
 use super::why::{Holder, Holders, SHOWN_MAX, WaitingOn};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,7 +90,12 @@ impl Round<'_> {
             Blocked::Domains(tried) => self.domain_reason(at, *tried),
             Blocked::Node(pod, placed) => self.node_reason(at, *pod, *placed),
             Blocked::Beside(pod, refusals) => {
-                WaitingOn::Neighbours { pods: self.missing_alike(at, *pod), refusals: worded(refusals) }
+                let lacks_volume = refusals.keys().all(|refusal| *refusal == Refusal::NoVolume);
+                let lack = lacks_volume.then(|| volumes::lack(&self.room, *pod, refusals.values().sum())).flatten();
+                lack.unwrap_or_else(|| WaitingOn::Neighbours {
+                    pods: self.missing_alike(at, *pod),
+                    refusals: worded(refusals),
+                })
             }
         }
     }

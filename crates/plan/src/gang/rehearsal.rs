@@ -3,11 +3,12 @@
 //! Who gets what a victim leaves is decided by another placement, when it has gone. Only that placement knows: a gang at the
 //! door may come in by then, a queue may be within its due again.
 
-use super::objects::{Gang, GangId, Group, Key, Phase, Pod, PodId, State};
+use super::objects::{ClaimKey, Gang, GangId, Group, Key, Phase, Pod, PodId, State};
 use super::snapshot::Snapshot;
 use super::{Placement, begin};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Gangs for which the placement evicts, and which would not run when the evicted have gone.
 ///
@@ -34,12 +35,14 @@ pub fn in_vain(snapshot: &mut Snapshot, placement: &Placement, now: Timestamp) -
 struct Before {
     pods: Vec<(PodId, Pod)>,
     groups: Vec<(GangId, Option<Group>)>,
+    promised: BTreeMap<ClaimKey, Arc<str>>,
 }
 
 impl Snapshot {
     /// Does what the placement says, as it will be seen when all who leave have gone; those whom it evicts are `evicted` then.
     fn rehearse(&mut self, placement: &Placement, now: Timestamp, evicted: State) -> Before {
-        let mut before = Before::default();
+        let mut before = Before { promised: self.promised.clone(), ..Before::default() };
+        self.promised.extend(placement.volumes.clone());
         for key in &placement.admit {
             self.change_group(key, &mut before, |group| group.phase = Phase::Inqueue);
         }
@@ -106,5 +109,6 @@ impl Snapshot {
         for (number, group) in before.groups.into_iter().rev() {
             self.set_group(number, group);
         }
+        self.promised = before.promised;
     }
 }

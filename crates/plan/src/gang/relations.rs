@@ -11,6 +11,7 @@ use super::shape::Shape;
 use super::snapshot::Snapshot;
 use super::strings::Labels;
 use super::terms::{PodTerm, Spread};
+use super::volumes;
 use std::collections::{BTreeMap, BTreeSet};
 
 const CPU: usize = 1;
@@ -167,6 +168,10 @@ pub fn refusal(room: &Room, pod: PodId, position: usize) -> Option<Refusal> {
         if room.standing_at(position).any(clashes) {
             return Some(Refusal::Ports);
         }
+    }
+    let refused = volumes::refusal(room, pod, position);
+    if refused.is_some() {
+        return refused;
     }
     if room.snapshot.policy.knows_numa && asks.numa_policy.is_some() && !has_cell(room, pod, position) {
         return Some(Refusal::Numa);

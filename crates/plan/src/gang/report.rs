@@ -6,7 +6,7 @@ use super::amounts::PODS;
 use super::objects::{Gang, Group, Key, Phase, Pod, PodId, State};
 use super::room::Room;
 use super::snapshot::Snapshot;
-use super::why::WaitingOn;
+use super::why::{WaitingOn, listed};
 use super::{Member, Placement, Waiting};
 use crate::control::{Action, Event, EventType, Target};
 use jiff::Timestamp;
@@ -238,7 +238,10 @@ fn tell_pods(snapshot: &Snapshot, placement: &Placement, report: &mut Report) {
             // Not what nodes have, but what is there or claimed keeps it away.
             let is_kept_away = matches!(
                 waiting.on,
-                WaitingOn::Neighbours { .. } | WaitingOn::Claim { .. } | WaitingOn::Devices { .. }
+                WaitingOn::Neighbours { .. }
+                    | WaitingOn::Claim { .. }
+                    | WaitingOn::Volume { .. }
+                    | WaitingOn::Devices { .. }
             );
             let is_alone = gang.is_single || is_kept_away && node.is_none();
             let is_for_gang = fitting.is_some() && node.is_none() && !is_alone;
@@ -281,7 +284,10 @@ fn refused(pod: &Pod, on: &WaitingOn) -> Option<PodNote> {
 /// A pod that was given to no gang is told in the words of Kubernetes' own scheduler, and then why.
 fn plain(nodes: &str, is_fitting: bool, on: &WaitingOn) -> String {
     let nodes = nodes.replacen(" are unavailable", " are available", 1);
+    let all = nodes.split(':').next().unwrap_or_default();
     match on {
+        WaitingOn::Neighbours { refusals, .. } => format!("{all}: {}.", listed(refusals)),
+        WaitingOn::Claim { .. } | WaitingOn::Devices { .. } | WaitingOn::Volume { .. } => format!("{all}: {on}."),
         _ if is_fitting => on.to_string(),
         _ if nodes.starts_with("0/0 ") => "no nodes available to schedule pods".to_owned(),
         // It would say the same again.

@@ -7,6 +7,7 @@ use super::objects::{Key, Node, NodeId, PodId, Queue, ShapeId, State};
 use super::relations::View;
 use super::site::Site;
 use super::snapshot::Snapshot;
+use super::volumes::{self, Volumes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -65,6 +66,7 @@ pub struct Room<'a> {
     pub fill: Vec<i64>,
     /// Pods that the placement evicts, and for whom: they are on their way out.
     pub going: BTreeMap<PodId, Key>,
+    pub volumes: Volumes<'a>,
     /// Where room is being made, once that has been decided anew; until then, what the pods were told.
     nominated: Option<BTreeMap<PodId, Arc<str>>>,
 }
@@ -109,6 +111,7 @@ impl<'a> Room<'a> {
             is_without_ours,
             fill: Vec::new(),
             going: BTreeMap::new(),
+            volumes: Volumes::default(),
             nominated: None,
         };
         for (number, node) in snapshot.nodes.iter().filter(|(_, node)| node.is_here) {
@@ -215,6 +218,9 @@ impl<'a> Room<'a> {
             }
             (false, true) => drop(self.gone.insert(pod)),
             (false, false) => drop(self.gone.remove(&pod)),
+        }
+        if is_put && !shape.claims.is_empty() {
+            volumes::note(self, pod, position as usize, sign > 0);
         }
         if is_put && !shape.apart.is_empty() {
             self.put_apart = if sign > 0 { self.put_apart + 1 } else { self.put_apart - 1 };

@@ -17,6 +17,7 @@ use super::snapshot::Snapshot;
 use super::standing::outstanding;
 use super::topology::Domains;
 use super::victims::dominant;
+use super::volumes;
 use super::why::WaitingOn;
 use super::{Bind, Member, Placement, Waiting};
 use jiff::Timestamp;
@@ -683,6 +684,7 @@ impl<'a> Round<'a> {
             let Step::Put(pod, position) = *step else { continue };
             let node = self.room.nodes[position as usize].name.clone();
             self.placement.bind.push(Bind { pod: member(self.snapshot, pod), node, gang: ask.gang.key.clone() });
+            self.placement.volumes.extend(volumes::picked(&self.room, pod).map(|(claim, name)| (claim, name.into())));
             add(&mut taken, &self.snapshot.shapes[self.snapshot.pods[pod].shape].request);
             placed.push((pod, position));
         }
@@ -731,6 +733,8 @@ impl<'a> Round<'a> {
                 let node = self.room.nodes[position].name.clone();
                 let gang = self.asks[at].gang.key.clone();
                 self.placement.bind.push(Bind { pod: member(self.snapshot, pod), node, gang });
+                let picked = volumes::picked(&self.room, pod).map(|(claim, name)| (claim, name.into()));
+                self.placement.volumes.extend(picked);
             }
             let is_told = self.verdicts[at].is_some();
             if let Some(blocked) = blocked.filter(|_| !is_told) {

@@ -10,6 +10,7 @@ use super::objects::PodId;
 use super::relations;
 use super::room::Room;
 use super::shape::Shape;
+use super::volumes;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +38,7 @@ type Put = (usize, usize);
 pub fn search<'a>(room: &mut Room<'a>, ask: &Ask<'a>, terms: &Terms<'a, '_>, nodes: Option<&[u32]>) -> bool {
     let snapshot = room.snapshot;
     let shapes: Vec<&Shape> = ask.shapes(snapshot).into_iter().map(|shape| &snapshot.shapes[shape]).collect();
-    let is_related = |shape: &&Shape| shape.is_related() || !shape.ports.is_empty();
+    let is_related = |shape: &&Shape| shape.is_related() || !shape.ports.is_empty() || volumes::cares(snapshot, shape);
     // One shape that cares for nothing but room: the straight way has found all that there is.
     if shapes.len() == 1 && !shapes.iter().any(is_related) && snapshot.keeping_apart.is_empty() {
         return false;
@@ -113,6 +114,7 @@ impl Search<'_, '_, '_> {
         if snapshot.shapes[known.shape].is_related() {
             room.ensure_view(known.shape);
         }
+        room.ensure_needs(known.shape);
         let away = relations::kept_apart(room, pod);
         let is_away =
             |room: &Room, at: usize| away.iter().any(|(key, value)| room.nodes[at].labels.get(key) == Some(value));

@@ -1,6 +1,7 @@
 //! What a pod asks of a node. Pods that ask for the same share one shape, so that a gang of thousands is fitted once.
 
 use super::amounts::{Amounts, Names, PODS};
+use super::objects::ClaimKey;
 use super::terms::{HostPort, NodeTerm, PodTerm, Spread, Toleration, Wish, host_ports, list, required_terms};
 use crate::control::quota::usage;
 use serde_json::{Value, json};
@@ -18,6 +19,8 @@ pub struct Shape {
     pub ports: Vec<HostPort>,
     /// Names of claims in the pod's namespace.
     pub claims: Vec<String>,
+    /// Of those, the ones that are made for the pod, with its name.
+    pub made_claims: Vec<(String, String)>,
     /// Names by which it knows its claims for devices.
     pub device_claims: Vec<String>,
     pub near: Vec<PodTerm>,
@@ -37,6 +40,10 @@ impl Shape {
     pub fn is_related(&self) -> bool {
         !(self.near.is_empty() && self.apart.is_empty() && self.leanings.is_empty() && self.spread.is_empty())
     }
+
+    pub fn claim_keys(&self) -> impl Iterator<Item = ClaimKey> {
+        self.claims.iter().map(|name| (self.namespace.clone(), name.clone()))
+    }
 }
 
 /// What tells shapes apart, as text.
@@ -45,17 +52,13 @@ pub fn key(pod: &Value) -> String {
     let affinity = spec("spec.affinity");
     let is_related = spec("spec.topologySpreadConstraints").is_some()
         || affinity.is_some_and(|affinity| affinity.get("podAffinity").or(affinity.get("podAntiAffinity")).is_some());
-    let claims = claims(pod);
-    let place = (is_related || !claims.is_empty()).then(|| text(pod, "metadata.namespace"));
+    let claims = (claims(pod), made_claims(pod));
+    let place = (is_related || !claims.0.is_empty()).then(|| text(pod, "metadata.namespace"));
     // Label keys in terms are looked up among the pod's own labels.
     let labels = is_related.then(|| &pod["metadata"]["labels"]);
     let requests: Vec<(String, String)> =
         usage("", "pods", pod).into_iter().map(|(name, amount)| (name, amount.to_string())).collect();
-    let ports: Vec<&Value> = list(pod, "spec.containers")
-        .chain(list(pod, "spec.initContainers"))
-        .flat_map(|container| list(container, "ports"))
-        .filter(|port| port.get("hostPort").is_some())
-        .collect();
+    let ports: Vec<String> = host_ports(pod).iter().map(ToString::to_string).collect();
     let rest = ["spec.nodeSelector", "spec.tolerations", "spec.topologySpreadConstraints"].map(spec);
     json!([requests, ports, claims, device_claims(pod), place, labels, affinity, rest]).to_string()
 }
@@ -91,6 +94,7 @@ pub fn read(pod: &Value, names: &mut Names) -> Shape {
         tolerations: list(pod, "spec.tolerations").map(Toleration::read).collect(),
         ports: host_ports(pod),
         claims: claims(pod),
+        made_claims: made_claims(pod),
         device_claims: device_claims(pod),
         near: terms("podAffinity"),
         apart: terms("podAntiAffinity"),
@@ -103,19 +107,21 @@ pub fn read(pod: &Value, names: &mut Names) -> Shape {
 }
 
 fn site_key(pod: &Value) -> String {
-    let claims = claims(pod);
-    let place = (!claims.is_empty()).then(|| text(pod, "metadata.namespace"));
+    let claims = (claims(pod), made_claims(pod));
+    let place = (!claims.0.is_empty()).then(|| text(pod, "metadata.namespace"));
     let asked = ["spec.nodeSelector", "spec.tolerations", "spec.affinity.nodeAffinity"].map(|path| at(pod, path));
     json!([claims, device_claims(pod), place, asked]).to_string()
 }
 
 fn claims(pod: &Value) -> Vec<String> {
-    let claim = |volume: &Value| {
-        let named = text(volume, "persistentVolumeClaim.claimName");
-        let made = volume.get("ephemeral").map(|_| format!("{}-{}", text(pod, "metadata.name"), text(volume, "name")));
-        if named.is_empty() { made } else { Some(named.to_owned()) }
-    };
-    list(pod, "spec.volumes").filter_map(claim).collect()
+    let named = list(pod, "spec.volumes").map(|volume| text(volume, "persistentVolumeClaim.claimName").to_owned());
+    named.filter(|name| !name.is_empty()).chain(made_claims(pod).into_iter().map(|(claim, _)| claim)).collect()
+}
+
+fn made_claims(pod: &Value) -> Vec<(String, String)> {
+    let name = text(pod, "metadata.name");
+    let made = list(pod, "spec.volumes").filter(|volume| volume.get("ephemeral").is_some());
+    made.map(|volume| (format!("{name}-{}", text(volume, "name")), name.to_owned())).collect()
 }
 
 fn device_claims(pod: &Value) -> Vec<String> {

@@ -5,14 +5,13 @@
 
 use super::amounts::{self, Amounts, Names};
 use super::objects::{
-    Budget, Claim, Class, Gang, GangId, Group, HyperNode, Key, Node, NodeId, Phase, Pod, PodId, Queue, Quota, ShapeId,
-    State,
+    Budget, Claim, ClaimKey, Class, Gang, GangId, Group, HyperNode, Key, Node, NodeId, Phase, Pod, PodId, Queue, Quota,
+    ShapeId, State, Volume,
 };
 use super::shape::{self, Shape};
 use super::slots::Slots;
 use super::standing::Standing;
 use super::strings::{Labels, Strings};
-use super::terms::{NodeTerm, volume_terms};
 use super::{policy::Policy, read};
 use crate::pod_groups::{queue_of, stands_alone};
 use serde_json::Value;
@@ -37,6 +36,8 @@ pub enum Kind {
     ResourceQuota,
     HyperNode,
     Numatopology,
+    /// How many volumes a node takes.
+    CsiNode,
     /// Kubernetes' own gangs.
     Workload,
 }
@@ -73,8 +74,18 @@ pub struct Snapshot {
     pub classes: BTreeMap<Arc<str>, i64>,
     pub default_classes: BTreeMap<Arc<str>, i64>,
     pub budgets: BTreeMap<(String, String), Budget>,
-    pub claims: BTreeMap<(String, String), Claim>,
-    pub volumes: BTreeMap<String, Option<Vec<NodeTerm>>>,
+    pub claims: BTreeMap<ClaimKey, Claim>,
+    pub volumes: BTreeMap<String, Volume>,
+    /// By class, the volumes that claims may still have.
+    pub stock: BTreeMap<String, BTreeSet<String>>,
+    /// By claim, the volumes that are set aside for it or bound to it.
+    pub owned: BTreeMap<ClaimKey, BTreeSet<String>>,
+    /// How many nodes tell how many volumes they take.
+    pub nodes_with_limits: usize,
+    /// Volumes that claims are being given. The shell says so.
+    pub promised: BTreeMap<ClaimKey, Arc<str>>,
+    /// By claim, the pods on nodes that use it.
+    pub claim_users: BTreeMap<ClaimKey, BTreeSet<PodId>>,
     pub storage_classes: BTreeMap<String, Class>,
     pub namespaces: BTreeMap<String, Labels>,
     pub quotas: BTreeMap<(String, String), Quota>,
@@ -124,7 +135,8 @@ impl Snapshot {
             Kind::DisruptionBudget => drop(self.budgets.insert(pair(), read::budget(object))),
             Kind::Claim => drop(self.claims.insert(pair(), read::claim(object))),
             Kind::Volume => {
-                self.volumes.insert(name.to_owned(), volume_terms(object));
+                let volume = read::volume(object, &mut self.strings);
+                self.set_volume(name, Some(volume));
             }
             Kind::StorageClass => drop(self.storage_classes.insert(name.to_owned(), read::class(object))),
             Kind::Namespace => {
@@ -138,6 +150,10 @@ impl Snapshot {
                 let node = &mut self.nodes[number];
                 node.cells = read::numa_cells(object);
                 node.numa_policy = text(object, "spec.policies.TopologyManagerPolicy").to_owned();
+            }
+            Kind::CsiNode => {
+                let number = self.node_id(name);
+                self.set_volumes_max(number, read::volumes_max(object));
             }
             Kind::Workload => {
                 self.workloads.insert(pair(), read::workload(object));
@@ -172,7 +188,7 @@ impl Snapshot {
             }
             Kind::DisruptionBudget => drop(self.budgets.remove(&pair())),
             Kind::Claim => drop(self.claims.remove(&pair())),
-            Kind::Volume => drop(self.volumes.remove(name)),
+            Kind::Volume => self.set_volume(name, None),
             Kind::StorageClass => drop(self.storage_classes.remove(name)),
             Kind::Namespace => drop(self.namespaces.remove(name)),
             Kind::ResourceQuota => drop(self.quotas.remove(&pair())),
@@ -184,7 +200,40 @@ impl Snapshot {
                     self.tidy_node(number);
                 }
             }
+            Kind::CsiNode => {
+                if let Some(number) = self.nodes.find(name) {
+                    self.set_volumes_max(number, BTreeMap::new());
+                    self.tidy_node(number);
+                }
+            }
         }
+    }
+
+    fn set_volumes_max(&mut self, node: NodeId, volumes_max: BTreeMap<String, usize>) {
+        let node = &mut self.nodes[node];
+        self.nodes_with_limits -= usize::from(!node.volumes_max.is_empty());
+        self.nodes_with_limits += usize::from(!volumes_max.is_empty());
+        node.volumes_max = volumes_max;
+    }
+
+    fn set_volume(&mut self, name: &str, volume: Option<Volume>) {
+        if let Some(old) = self.volumes.remove(name) {
+            let stock = self.stock.get_mut(&old.class);
+            if stock.is_some_and(|names| names.remove(name) && names.is_empty()) {
+                self.stock.remove(&old.class);
+            }
+            let owned = old.owner.as_ref().and_then(|(claim, _)| self.owned.get_mut(claim));
+            if owned.is_some_and(|names| names.remove(name) && names.is_empty()) {
+                self.owned.remove(&old.owner.expect("it was just there").0);
+            }
+        }
+        let Some(volume) = volume else { return };
+        if let Some((claim, _)) = &volume.owner {
+            self.owned.entry(claim.clone()).or_default().insert(name.to_owned());
+        } else if volume.is_available {
+            self.stock.entry(volume.class.clone()).or_default().insert(name.to_owned());
+        }
+        self.volumes.insert(name.to_owned(), volume);
     }
 
     fn key(&self, namespace: &str, name: &str) -> Key {
@@ -217,13 +266,15 @@ impl Snapshot {
             pods: BTreeSet::new(),
             cells: Vec::new(),
             numa_policy: String::new(),
+            volumes_max: BTreeMap::new(),
         };
         self.nodes.ensure(name.clone(), empty)
     }
 
     fn tidy_node(&mut self, number: NodeId) {
         let node = &self.nodes[number];
-        if !node.is_here && node.pods.is_empty() && node.cells.is_empty() {
+        let is_unknown = node.cells.is_empty() && node.volumes_max.is_empty();
+        if !node.is_here && node.pods.is_empty() && is_unknown {
             let name = node.name.clone();
             self.nodes.remove(&*name);
         }
@@ -457,6 +508,17 @@ impl Snapshot {
                     } else {
                         self.keeping_apart.remove(&number)
                     };
+                }
+                for claim in shape.claim_keys() {
+                    let users = self.claim_users.entry(claim.clone()).or_default();
+                    if is_new {
+                        users.insert(number)
+                    } else {
+                        users.remove(&number)
+                    };
+                    if users.is_empty() {
+                        self.claim_users.remove(&claim);
+                    }
                 }
             }
         }

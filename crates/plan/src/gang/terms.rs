@@ -3,6 +3,7 @@
 
 use super::strings::Labels;
 use serde_json::{Value, json};
+use std::fmt;
 use volley_api::kube::selector::LabelSelector;
 use volley_api::kube::{at, text};
 
@@ -18,6 +19,36 @@ enum Operator {
     Unknown,
 }
 
+impl Operator {
+    fn read(text: &str) -> Operator {
+        match text {
+            "In" => Operator::In,
+            "NotIn" => Operator::NotIn,
+            "Exists" => Operator::Exists,
+            "DoesNotExist" => Operator::DoesNotExist,
+            "Gt" => Operator::Greater,
+            "Lt" => Operator::Less,
+            _ => Operator::Unknown,
+        }
+    }
+
+    fn holds(&self, found: Option<&str>, values: &[String]) -> bool {
+        let is_listed = found.is_some_and(|found| values.iter().any(|value| value == found));
+        let number = |text: &str| text.parse::<i64>().ok();
+        let bound = values.first().and_then(|value| number(value));
+        let compared = found.and_then(number).zip(bound);
+        match self {
+            Operator::In => is_listed,
+            Operator::NotIn => !is_listed,
+            Operator::Exists => found.is_some(),
+            Operator::DoesNotExist => found.is_none(),
+            Operator::Greater => compared.is_some_and(|(found, bound)| found > bound),
+            Operator::Less => compared.is_some_and(|(found, bound)| found < bound),
+            Operator::Unknown => false,
+        }
+    }
+}
+
 /// One condition on a label, or on the node's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wish {
@@ -28,15 +59,7 @@ pub struct Wish {
 
 impl Wish {
     fn read(expression: &Value) -> Wish {
-        let operator = match text(expression, "operator") {
-            "In" => Operator::In,
-            "NotIn" => Operator::NotIn,
-            "Exists" => Operator::Exists,
-            "DoesNotExist" => Operator::DoesNotExist,
-            "Gt" => Operator::Greater,
-            "Lt" => Operator::Less,
-            _ => Operator::Unknown,
-        };
+        let operator = Operator::read(text(expression, "operator"));
         let values = list(expression, "values").filter_map(Value::as_str).map(str::to_owned).collect();
         Wish { key: text(expression, "key").to_owned(), operator, values }
     }
@@ -45,20 +68,13 @@ impl Wish {
         Wish { key: key.to_owned(), operator: Operator::In, values: vec![value.to_owned()] }
     }
 
+    /// The values of which it asks for one.
+    pub fn listed(&self) -> Option<&[String]> {
+        (self.operator == Operator::In).then_some(&self.values)
+    }
+
     pub fn holds(&self, found: Option<&str>) -> bool {
-        let is_listed = found.is_some_and(|found| self.values.iter().any(|value| value == found));
-        let number = |text: &str| text.parse::<i64>().ok();
-        let bound = self.values.first().and_then(|value| number(value));
-        let compared = found.and_then(number).zip(bound);
-        match self.operator {
-            Operator::In => is_listed,
-            Operator::NotIn => !is_listed,
-            Operator::Exists => found.is_some(),
-            Operator::DoesNotExist => found.is_none(),
-            Operator::Greater => compared.is_some_and(|(found, bound)| found > bound),
-            Operator::Less => compared.is_some_and(|(found, bound)| found < bound),
-            Operator::Unknown => false,
-        }
+        self.operator.holds(found, &self.values)
     }
 }
 
@@ -155,20 +171,23 @@ pub struct Toleration {
     key: String,
     value: String,
     effect: String,
-    is_exists: bool,
+    operator: Operator,
 }
 
 impl Toleration {
     pub fn read(toleration: &Value) -> Toleration {
         let part = |key| text(toleration, key).to_owned();
-        let is_exists = text(toleration, "operator") == "Exists";
-        Toleration { key: part("key"), value: part("value"), effect: part("effect"), is_exists }
+        let operator = match text(toleration, "operator") {
+            "" | "Equal" => Operator::In,
+            other => Operator::read(other),
+        };
+        Toleration { key: part("key"), value: part("value"), effect: part("effect"), operator }
     }
 
     pub fn tolerates(&self, taint: &Taint) -> bool {
-        let has_key = self.key == taint.key || (self.key.is_empty() && self.is_exists);
+        let has_key = self.key == taint.key || (self.key.is_empty() && self.operator == Operator::Exists);
         let has_effect = self.effect.is_empty() || self.effect == taint.effect;
-        has_key && has_effect && (self.is_exists || self.value == taint.value)
+        has_key && has_effect && self.operator.holds(Some(&taint.value), std::slice::from_ref(&self.value))
     }
 }
 
@@ -185,6 +204,12 @@ impl HostPort {
         let is_any = |address: &str| matches!(address, "" | "0.0.0.0");
         let is_same_address = self.address == other.address || is_any(&self.address) || is_any(&other.address);
         self.port == other.port && self.protocol == other.protocol && is_same_address
+    }
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}/{}:{}", self.protocol, self.address, self.port)
     }
 }
 

@@ -2,12 +2,13 @@
 
 use super::amounts::{Amounts, add, get, take};
 use super::ask::{Ask, priority, role_minima};
-use super::objects::{Budget, Gang, GangId, Key, Pod, PodId, State};
+use super::objects::{Budget, Gang, GangId, Key, Pod, PodId, ShapeId, State};
 use super::policy::{Policy, Verdict};
 use super::queues::Ledger;
 use super::room::Room;
 use super::snapshot::Snapshot;
 use super::trial::Unit;
+use super::volumes;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,6 +55,7 @@ pub fn units(choice: &Choice, ask: &Ask, cause: Cause, count_max: usize) -> (Vec
 fn units_by(choice: &Choice, (ask, cause): (&Ask, Cause), verdict: &Verdict, count_max: usize) -> (Vec<Unit>, bool) {
     let snapshot = choice.room.snapshot;
     let wanted = ask.missing(snapshot).1;
+    let is_particular = cause == Cause::Preempt && ask.shapes(snapshot).into_iter().any(|shape| cares(snapshot, shape));
     let is_in_reach = |queue: &str, class: &str| match cause {
         Cause::Preempt => {
             *queue == *ask.group.queue && (priority(snapshot, class) < ask.priority || !verdict.by_priority)
@@ -84,7 +86,7 @@ fn units_by(choice: &Choice, (ask, cause): (&Ask, Cause), verdict: &Verdict, cou
         };
         let has = |resource: usize| get(&gang.allocated, resource) + get(given, resource);
         let shares = |amount: (usize, &i64)| amount.0 > 0 && *amount.1 > 0 && has(amount.0) > 0;
-        if was_ripe(choice, gang) || !wanted.iter().enumerate().any(shares) {
+        if was_ripe(choice, gang) || !(is_particular || wanted.iter().enumerate().any(shares)) {
             continue;
         }
         let spared = if choice.spares_new { new.as_slice() } else { &[] };
@@ -117,6 +119,12 @@ fn units_by(choice: &Choice, (ask, cause): (&Ask, Cause), verdict: &Verdict, cou
     let units = within_budgets(choice.room, units);
     let units = if cause == Cause::Reclaim { within_shares(choice.ledger, units, &wanted) } else { units };
     (units, is_all)
+}
+
+/// Whether somebody may be in the way of such a pod who holds nothing that it asks for.
+fn cares(snapshot: &Snapshot, shape: ShapeId) -> bool {
+    let shape = &snapshot.shapes[shape];
+    shape.is_best_effort || shape.is_related() || !shape.ports.is_empty() || volumes::cares(snapshot, shape)
 }
 
 /// Who has waited too long before it ran is not sent away again, or it would be first for ever.

@@ -67,6 +67,19 @@ pub enum WaitingOn {
     Claim {
         claim: String,
         is_missing: bool,
+        /// What is wrong with it, if it is more than that it has no volume yet.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        problem: Option<String>,
+    },
+    /// No node that has room has a volume for the claim.
+    Volume {
+        claim: String,
+        nodes: usize,
+        size: String,
+        class: String,
+        /// How many volumes of the class are free, and the size of the largest.
+        free: usize,
+        largest: Option<String>,
     },
     /// A pod asks for devices that are allocated by claims.
     Devices {
@@ -197,7 +210,7 @@ fn about(when: Option<Timestamp>) -> String {
     when.map(|when| format!(", by about {}", clock(when))).unwrap_or_default()
 }
 
-fn listed(parts: &[(String, usize)]) -> String {
+pub fn listed(parts: &[(String, usize)]) -> String {
     let mut texts: Vec<String> = parts.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     texts.sort();
     texts.join(", ")
@@ -236,11 +249,22 @@ impl fmt::Display for WaitingOn {
                 let have = if *count == 1 { "has" } else { "have" };
                 write!(out, "{} {have} scheduling gates that nobody has removed yet", pods(*count))
             }
-            WaitingOn::Claim { claim, is_missing: true } => {
+            WaitingOn::Claim { claim, is_missing: true, .. } => {
                 write!(out, "persistentvolumeclaim \"{claim}\" not found; create it")
             }
-            WaitingOn::Claim { claim, is_missing: false } => {
+            WaitingOn::Claim { claim, is_missing: false, problem: None } => {
                 write!(out, "persistentvolumeclaim \"{claim}\" is not bound to a volume yet")
+            }
+            WaitingOn::Claim { claim, is_missing: false, problem: Some(problem) } => {
+                write!(out, "persistentvolumeclaim \"{claim}\" {problem}")
+            }
+            WaitingOn::Volume { claim, nodes, size, class, free, largest } => {
+                let most = largest.as_ref().map(|largest| format!(", the largest with {largest}")).unwrap_or_default();
+                write!(
+                    out,
+                    "persistentvolumeclaim \"{claim}\" asks for {size} of class {class}: {nodes} node(s) didn't find \
+                     available persistent volumes to bind; {free} of the class are free{most}"
+                )
             }
             WaitingOn::Devices { claim } => {
                 write!(out, "asks for devices by resource claim \"{claim}\", which this scheduler does not allocate")
@@ -338,6 +362,7 @@ impl WaitingOn {
             | WaitingOn::SubGroups { .. }
             | WaitingOn::Gates { .. }
             | WaitingOn::Claim { .. }
+            | WaitingOn::Volume { .. }
             | WaitingOn::Devices { .. }
             | WaitingOn::Refused { .. }
             | WaitingOn::Admission { .. }

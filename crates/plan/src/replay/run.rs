@@ -394,6 +394,7 @@ fn is_hopeless(on: &WaitingOn) -> bool {
             | WaitingOn::ParentQueue { .. }
             | WaitingOn::NoHyperNodes
             | WaitingOn::Claim { .. }
+            | WaitingOn::Volume { .. }
             | WaitingOn::Devices { .. }
     )
 }

@@ -245,7 +245,14 @@ fn remedies(seen: &Observed, on: &WaitingOn) -> (&'static str, Vec<String>) {
         WaitingOn::Gates { .. } => {
             ("Gates", vec!["whoever set the gates has to take them away from spec.schedulingGates".to_owned()])
         }
-        WaitingOn::Claim { claim, is_missing } => claim_remedy(seen, claim, *is_missing),
+        WaitingOn::Claim { claim, is_missing, .. } => claim_remedy(seen, claim, *is_missing),
+        WaitingOn::Volume { claim, size, class, .. } => (
+            "NoVolume",
+            vec![format!(
+                "create a PersistentVolume of class {class} with at least {size} and the access modes of claim {claim}, \
+                 on a node with room"
+            )],
+        ),
         WaitingOn::Devices { .. } => ("DeviceClaims", vec![DEVICES.to_owned()]),
         WaitingOn::Refused { .. } => ("BindRefused", vec![REFUSED.to_owned()]),
         WaitingOn::Admission { resource, .. } => {
@@ -374,7 +381,7 @@ fn never_in_queue(
 }
 
 fn node_remedies(hint: Option<&str>, refusals: &[(String, usize)]) -> Vec<String> {
-    let words: [(&str, &str); 9] = [
+    let words: [(&str, &str); 11] = [
         (
             "didn't match Pod's node affinity/selector",
             "label a node as nodeSelector or nodeAffinity asks, or change that",
@@ -384,6 +391,8 @@ fn node_remedies(hint: Option<&str>, refusals: &[(String, usize)]) -> Vec<String
         ("were not ready", "see why the node is not ready: kubectl describe node"),
         ("free ports", "choose another hostPort, or none: pods have addresses of their own"),
         ("volume node affinity", "the volume is bound to other nodes; free room there, or use another claim"),
+        ("ReadWriteOncePod", "the pod that uses the claim must end first, or use a claim that several pods may use"),
+        ("max volume count", "fewer volumes on the node: other pods must end first, or add nodes"),
         ("anti-affinity", "fewer pods that keep apart, or more nodes"),
         ("pod affinity rules", "the pod that it wants to be near must be there first"),
         ("spread constraints", "raise maxSkew, or allow ScheduleAnyway"),

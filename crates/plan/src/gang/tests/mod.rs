@@ -8,6 +8,7 @@ mod queue_cases;
 mod gang_cases;
 mod rule_cases;
 mod tier_cases;
+mod volume_cases;
 mod shared_cases;
 mod lesson_cases;
 mod laws;

@@ -1,7 +1,6 @@
 //! Which nodes suit a pod, what a gang hears if none does, and which of several is chosen.
 
 use super::world::{GPU, World, at, key};
-use crate::gang::fit::{OpenClaim, SELECTED_NODE, open_claims};
 use crate::gang::policy::Policy;
 use crate::gang::snapshot::Kind;
 use serde_json::{Value, json};
@@ -208,55 +207,75 @@ fn a_port_of_the_machine_is_given_once() {
 }
 
 #[test]
-fn a_volume_decides_where_its_pod_goes() {
-    let with_claim = |claim: Option<Value>| {
-        let mut world = World::new();
-        world.node("a", 1, json!({}));
-        world.node("b", 1, json!({}));
-        let affinity = json!({"nodeSelectorTerms": [{"matchExpressions":
-            [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["b"]}]}]});
-        world.see(Kind::Volume, &json!({"metadata": {"name": "v"}, "spec": {"nodeAffinity": {"required": affinity}}}));
-        world.see(
-            Kind::StorageClass,
-            &json!({"metadata": {"name": "late"}, "volumeBindingMode": "WaitForFirstConsumer"}),
-        );
-        let local = json!({"metadata": {"name": "local"}, "provisioner": "kubernetes.io/no-provisioner",
-            "volumeBindingMode": "WaitForFirstConsumer"});
-        world.see(Kind::StorageClass, &local);
-        if let Some(claim) = claim {
-            world.see(Kind::Claim, &claim);
-        }
-        world.group("g", 1, json!({}));
-        let volume = json!({"name": "x", "persistentVolumeClaim": {"claimName": "c"}});
-        world.pod("p", "g", 1, json!({"spec": {"volumes": [volume]}}));
-        told(&world)
-    };
-    let claim = |spec: Value, phase: &str| {
-        Some(json!({"metadata": {"name": "c", "namespace": "d"}, "spec": spec, "status": {"phase": phase}}))
-    };
-    assert_eq!(with_claim(claim(json!({"volumeName": "v"}), "Bound")), "p>b");
-    assert_eq!(with_claim(claim(json!({"storageClassName": "late"}), "Pending")), "p>a");
-    assert_eq!(with_claim(None), "persistentvolumeclaim \"c\" not found; create it");
-    let unbound = "persistentvolumeclaim \"c\" is not bound to a volume yet";
-    assert_eq!(with_claim(claim(json!({"storageClassName": "now"}), "Pending")), unbound);
-    assert_eq!(with_claim(claim(json!({"storageClassName": "local"}), "Pending")), unbound, "nobody makes one there");
+fn a_taint_is_borne_above_or_below_a_number() {
+    let taint = |value: &str| json!({"spec": {"taints": [{"key": "sla", "value": value, "effect": "NoSchedule"}]}});
+    let bears = |operator: &str| json!({"tolerations": [{"key": "sla", "operator": operator, "value": "900"}]});
+    assert_eq!(outcome(taint("500"), taint("950"), bears("Gt")), "p>b");
+    assert_eq!(outcome(taint("500"), taint("950"), bears("Lt")), "p>a");
+    assert!(outcome(taint("gold"), taint("900"), bears("Gt")).contains("untolerated taint"));
 }
 
 #[test]
-fn a_claim_that_waits_for_its_pod_is_told_of_the_node_once() {
+fn a_node_that_is_not_ready_takes_only_who_bears_it() {
+    let ready = |status: &str| json!({"status": {"conditions": [{"type": "Ready", "status": status}]}});
+    let bears = json!({"tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]});
+    assert!(outcome(ready("False"), ready("Unknown"), json!({})).contains("2 node(s) were not ready"));
+    assert_eq!(outcome(ready("False"), ready("Unknown"), bears), "p>a");
+    assert_eq!(outcome(json!({"status": {"conditions": []}}), ready("False"), json!({})), "p>a", "it says nothing");
+}
+
+#[test]
+fn ports_of_a_step_before_the_start_are_not_held() {
     let mut world = World::new();
+    world.node("a", 4, json!({}));
     world.group("g", 1, json!({}));
-    let volumes = ["open", "has"].map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
-    world.pod("p", "g", 1, json!({"spec": {"volumes": volumes}}));
-    let claim = |name: &str, node: &str, phase: &str| {
-        json!({"metadata": {"name": name, "namespace": "d", "annotations": {SELECTED_NODE: node}},
-            "spec": {"volumeName": "v"}, "status": {"phase": phase}})
+    let with = |policy: Value| {
+        let ports = json!([{"containerPort": 80, "hostPort": 80}]);
+        json!({"spec": {"initContainers": [{"name": "i", "ports": ports, "restartPolicy": policy}]}})
     };
-    world.see(Kind::Claim, &claim("has", "", "Bound"));
-    let pod = world.snapshot.pods.find(&key("p")).unwrap();
-    for (node, is_told) in [("", false), ("b", false), ("a", true)] {
-        world.see(Kind::Claim, &claim("open", node, "Pending"));
-        assert_eq!(open_claims(&world.snapshot, pod, "a"), [OpenClaim { key: key("open"), is_told }], "{node}");
+    world.pod("p0", "g", 1, with(json!("Always")));
+    world.pod("p1", "g", 1, with(json!("Always")));
+    world.pod("p2", "g", 1, with(json!(null)));
+    assert_eq!(world.step(), ["p0>a", "p2>a"], "a sidecar holds its port");
+}
+
+/// A pod on node `a` and a more important one that stands alone, with these containers: who is evicted.
+fn evicted_alone(old: &Value, new: &Value) -> Vec<String> {
+    let mut world = World::new();
+    world.node("a", 4, json!({"status": {"allocatable": {"pods": "1"}}}));
+    for (name, class, value) in [("old", "low", 1), ("new", "high", 100)] {
+        world.class(class, value);
+        let containers = if name == "old" { old } else { new };
+        world.pod(
+            name,
+            "",
+            0,
+            json!({"spec": {"schedulerName": "default-scheduler", "priorityClassName": class, "priority": value,
+                "containers": [containers]}}),
+        );
+        let placement = world.place();
+        if name == "new" {
+            return super::world::evicted(&placement);
+        }
+        world.apply(&placement);
+    }
+    Vec::new()
+}
+
+#[test]
+fn a_pod_that_asks_for_nothing_evicts_and_is_evicted_for_its_place() {
+    let nothing = json!({"name": "c"});
+    let cpu = json!({"name": "c", "resources": {"requests": {"cpu": "1"}}});
+    for (old, new) in [(&nothing, &nothing), (&cpu, &nothing)] {
+        assert_eq!(evicted_alone(old, new), ["old"]);
+    }
+    let port = |container: &Value| {
+        let mut container = container.clone();
+        container["ports"] = json!([{"containerPort": 80, "hostPort": 80}]);
+        container
+    };
+    for (old, new) in [(&nothing, &cpu), (&cpu, &nothing), (&nothing, &nothing)] {
+        assert_eq!(evicted_alone(&port(old), &port(new)), ["old"]);
     }
 }
 

@@ -131,6 +131,7 @@ impl World {
             self.see(Kind::PodGroup, &group);
             self.groups.insert(key.name.to_string(), group);
         }
+        self.snapshot.promised.extend(placement.volumes.clone());
         for bind in &placement.bind {
             let condition = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": at(self.now)});
             self.change(
