@@ -38,13 +38,15 @@ use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
-  volley up                                   start, and return when it is ready
+  volley up                                   start everything, and return when it is ready
+  volley launch -q default -d IMAGE -E CMD    queue a job and follow all of its ranks
+  volley ps                                   what runs, what waits and why
   export KUBECONFIG=$(volley kubeconfig --path)
-  kubectl get namespaces
-  volley status
+  kubectl apply -f job.yaml                   Volcano's Jobs, PyTorchJobs, pods: it is a Kubernetes
+  volley why JOB
   volley down";
 
-/// A small Kubernetes in one process.
+/// Takes training jobs from a queue to all of their processes running together.
 #[derive(Parser)]
 #[command(name = "volley", version, after_help = EXAMPLES, max_term_width = 100)]
 pub struct Cli {

@@ -87,7 +87,7 @@ pub struct Start<'a> {
     pub has_operator: bool,
     /// Whether the control plane runs beside the cluster.
     pub has_server: bool,
-    /// Whether an agent serves a queue of that server.
+    /// Whether an agent serves its owner's queues of that server.
     pub has_agent: bool,
     pub hangup: Hangup,
 }

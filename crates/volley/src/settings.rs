@@ -43,6 +43,9 @@ pub struct Settings {
     pub server: ServerArgs,
 }
 
+/// Says that pods of Kubeflow's jobs are placed one by one, as upstream places them unless it is told otherwise.
+const NO_GANGS: &str = "none";
+
 /// How training jobs are driven, in this process and by `volley operator`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Training jobs")]
@@ -50,7 +53,8 @@ pub struct OperatorArgs {
     /// How training jobs are treated: with upstream's slips repaired, or strictly as upstream does [default: repaired]
     #[arg(long, value_name = "HOW")]
     pub compat: Option<Compat>,
-    /// Who places the pods of Kubeflow's jobs together: volcano, or a scheduler of scheduler-plugins [default: nobody]
+    /// Who places the pods of Kubeflow's jobs together: volcano, a scheduler of scheduler-plugins, or none
+    /// [default: volcano on the embedded cluster, else none]
     #[arg(long, value_name = "NAME")]
     pub gang_scheduler_name: Option<String>,
     /// How pods are placed: a configuration of Volcano's scheduler, read again when it changes
@@ -67,7 +71,8 @@ impl OperatorArgs {
             options.volcano.is_strict = true;
             options.training = training::Settings::strict();
         }
-        options.training.gang = self.gang_scheduler_name.as_deref().and_then(Gang::parse);
+        let name = self.gang_scheduler_name.as_deref().filter(|name| *name != NO_GANGS);
+        options.training.gang = name.and_then(Gang::parse);
         options.scheduler = Some(self.policy());
         options
     }

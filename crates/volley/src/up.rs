@@ -67,7 +67,7 @@ pub enum Part {
     Operator,
     /// The control plane: queues, runs and people, for W&B's clients
     Server,
-    /// What takes launches from the queue `default` of that server and runs them here
+    /// What takes launches from its owner's queues of that server and runs them here
     Agent,
 }
 

@@ -36,7 +36,6 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
     ("admissionregistration.k8s.io/v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
     ("admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
     ("apiregistration.k8s.io/v1", "apiservices", "APIService"),
-    ("autoscaling/v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler"),
     ("certificates.k8s.io/v1", "certificatesigningrequests", "CertificateSigningRequest"),
     ("certificates.k8s.io/v1beta1", "clustertrustbundles", "ClusterTrustBundle"),
     ("coordination.k8s.io/v1beta1", "leasecandidates", "LeaseCandidate"),

@@ -11,6 +11,7 @@ use volley_operator::health::Health;
 use volley_operator::lead::Election;
 use volley_operator::manifests::{NAME, NAMESPACE};
 use volley_operator::{Options, Rate};
+use volley_plan::job::training::Gang;
 use volley_plan::lease::Timing;
 
 /// Reading a cluster takes milliseconds; one who waits for the start is not kept for longer than this.
@@ -59,6 +60,10 @@ impl Operator {
 pub fn options(args: &OperatorArgs, home: &Path) -> Options {
     let mut options = args.options();
     options.training.accepts_digit_names = !options.training.is_strict;
+    // All ranks start or none: the scheduler here is ours, and a job that holds half of its GPUs trains nothing.
+    if args.gang_scheduler_name.is_none() && !options.training.is_strict {
+        options.training.gang = Some(Gang::Volcano);
+    }
     // Nobody shares this server, and calls to it cross no network: the limit that spares others would only slow gangs down.
     options.rate = Rate { per_second: 100_000, burst: 100_000 };
     // Whoever has claimed the home is this cluster's only such process, so it takes up what the one before it held.
@@ -75,7 +80,7 @@ pub fn options(args: &OperatorArgs, home: &Path) -> Options {
 mod tests {
     use super::*;
     use crate::settings::Compat;
-    use volley_plan::job::training::{Gang, Settings};
+    use volley_plan::job::training::Settings;
 
     #[test]
     fn strict_is_upstreams_behaviour_in_everything() {
@@ -90,7 +95,10 @@ mod tests {
         }
         let usual = options(&OperatorArgs::default(), Path::new("/home"));
         assert!(!usual.volcano.is_strict);
-        assert_eq!(usual.training, Settings { accepts_digit_names: true, ..Settings::default() });
+        let gang = Some(Gang::Volcano);
+        assert_eq!(usual.training, Settings { accepts_digit_names: true, gang, ..Settings::default() });
+        let none = OperatorArgs { gang_scheduler_name: Some("none".to_owned()), ..OperatorArgs::default() };
+        assert_eq!(options(&none, Path::new("/home")).training.gang, None);
         assert_eq!(OperatorArgs::default().options().training, Settings::default());
     }
 }
