@@ -1,8 +1,9 @@
 //! What the writers were told: the last acknowledged state of every object, and the one write that is in doubt.
 
+use futures::FutureExt;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ObjectList, PostParams};
+use kube::{Client, Config, ResourceExt};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ pub struct Ledger {
     random: StdRng,
     acknowledged: BTreeMap<String, State>,
     versions: BTreeMap<String, String>,
-    /// The write whose answer never came: it may have happened or not.
+    /// The write that has no answer: it may have happened or not.
     in_doubt: Option<(String, State)>,
     count: u64,
     /// The highest revision that an answer carried.
@@ -52,7 +53,7 @@ impl Ledger {
         self.count
     }
 
-    /// Writes until the server is gone.
+    /// Writes until the server is gone; may be given up at any moment, for a write is in doubt from its beginning.
     pub async fn write_until_gone(&mut self, maps: &Api<ConfigMap>, acknowledged: &watch::Sender<u64>) {
         while self.write(maps).await {
             acknowledged.send_modify(|count| *count += 1);
@@ -65,6 +66,7 @@ impl Ledger {
         let exists = self.acknowledged.get(&name).is_some_and(Option::is_some);
         let deletes = exists && self.random.random_range(0..4) == 0;
         let wanted = (!deletes).then(|| format!("{}-{}", self.writer, self.random.random::<u64>()));
+        self.in_doubt = Some((name.clone(), wanted.clone()));
         let answer = match (&wanted, exists) {
             (Some(value), false) => maps.create(&PostParams::default(), &self.object(&name, value)).await.map(Some),
             (Some(value), true) => {
@@ -79,10 +81,7 @@ impl Ledger {
             }
             // An answer that refuses is a fault: nobody else writes these objects.
             Err(kube::Error::Api(status)) => panic!("{name}: {status:?}"),
-            Err(_) => {
-                self.in_doubt = Some((name, wanted));
-                false
-            }
+            Err(_) => false,
         }
     }
 
@@ -95,6 +94,7 @@ impl Ledger {
     }
 
     fn acknowledge(&mut self, name: &str, state: State, map: Option<ConfigMap>) {
+        self.in_doubt = None;
         self.count += 1;
         match map {
             Some(map) => {
@@ -129,5 +129,21 @@ impl Ledger {
         }
         let known = self.acknowledged.values().filter(|state| state.is_some()).count();
         assert_eq!(found.len(), known, "objects that nobody wrote: {:?}", found.keys());
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_was_given_up_may_have_happened_or_not() {
+    let nobody = Config::new("http://127.0.0.1:1".parse().expect("a URL"));
+    let maps: Api<ConfigMap> = Api::namespaced(Client::try_from(nobody).expect("a client"), "default");
+    for has_happened in [true, false] {
+        let mut ledger = Ledger::new(0, 0);
+        let unanswered = ledger.write_until_gone(&maps, &watch::Sender::new(0)).now_or_never();
+        assert!(unanswered.is_none());
+        let (name, value) = ledger.in_doubt.clone().expect("it has begun");
+        let mut map = ledger.object(&name, &value.expect("a new object is created"));
+        map.metadata.resource_version = Some("1".into());
+        let items = has_happened.then_some(map).into_iter().collect();
+        ledger.check(&ObjectList { types: Default::default(), metadata: Default::default(), items });
     }
 }

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 /// A debug build on a busy machine starts well within this.
 const START_MAX: Duration = Duration::from_secs(20);
+/// A server gives up a request of its own accord after a minute; one that is silent for longer has stopped answering.
+const ANSWER_MAX: Duration = Duration::from_secs(90);
 
 /// A running server; dropping it kills it.
 pub struct Server {
@@ -90,6 +92,10 @@ fn client(home: &Path, kubeconfig: &str) -> Client {
     let address = kubeconfig.lines().find_map(|line| line.trim().strip_prefix("server: https://")).expect("an address");
     let mut config = Config::new(format!("http://{address}").parse().expect("a URL"));
     let token = fs::read_to_string(home.join("pki/admin.token")).expect("the admin's token").trim().to_owned();
+    // What the server refuses for a time or does not answer is a fault here; the defaults repeat it fifteen times in
+    // silence, or wait for ever.
+    config.default_retry = false;
+    config.read_timeout = Some(ANSWER_MAX);
     config.auth_info = AuthInfo { token: Some(token.into()), ..AuthInfo::default() };
     Client::try_from(config).expect("a client")
 }

@@ -123,7 +123,7 @@ pub enum AgentError {
     #[error("failed to speak with the server")]
     Server(#[source] volley_client::Error),
     #[error(
-        "entity `{entity}` has no queue `{queue}`\nhint: it has {known}; `volley queue create {queue} FILE` makes one"
+        "entity `{entity}` has no queue `{queue}`\nhint: it has {known}; `volley queue create {queue} -f FILE` makes one"
     )]
     NoQueue { entity: String, queue: String, known: String },
     #[error("failed to begin")]

@@ -5,7 +5,7 @@ export type Event = { at: string; kind: string; subject: string; body: Record<st
 type Listener = { event: (event: Event) => void; status: (isLive: boolean) => void };
 
 const RETRY_MS = [300, 600, 1200, 2500, 5000];
-/** The server sends a sign of life every 15 seconds; three missed ones mean a dead connection. */
+/** The server sends a sign of life every 5 seconds; 45 seconds without one mean a dead connection. */
 const SILENCE_MS_MAX = 45_000;
 
 /** Follows events until the returned function is called. `status(true)` is told at every new connection. */
