@@ -46,6 +46,68 @@ fn a_job_that_does_not_fit_waits_whole_and_starts_by_itself_when_room_appears() 
     assert_eq!(world.kubectl(&["logs", "waits-w-1"]), "started\n");
 }
 
+// PT-GNG-1 PT-GNG-4
+#[test]
+fn of_two_pytorchjobs_that_do_not_fit_together_one_waits_whole() {
+    let world = World::start_parts("cluster,operator", &["--fake-gpus", "4"]);
+    let job = |name: &str, script: &str| {
+        let container = json!({"name": "pytorch", "image": "host", "command": ["sh", "-c", script],
+            "resources": {"limits": {GPU: 1}}});
+        let template = json!({"spec": {"terminationGracePeriodSeconds": 1, "containers": [container]}});
+        let replica = |count: u32| json!({"replicas": count, "restartPolicy": "Never", "template": template});
+        json!({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": name},
+            "spec": {"pytorchReplicaSpecs": {"Master": replica(1), "Worker": replica(2)}}})
+    };
+    let nodes = |job: &str| {
+        let label = format!("training.kubeflow.org/job-name={job}");
+        world.run(&["get", "pods", "-l", &label, "-o", "jsonpath={.items[*].spec.nodeName}"]).stdout
+    };
+    world.apply(&job("first", "sleep 1000").to_string());
+    eventually("all ranks of the first run", || (nodes("first").split(' ').count() == 3).then_some(()));
+    world.apply(&job("second", "true").to_string());
+    let told = eventually("the reason", || Some(reasons(&world)).filter(|told| told.contains("together")));
+    assert!(told.contains("needs 3 nvidia.com/gpu together, 1 free"), "{told}");
+    assert_eq!(nodes("second"), "", "its master does not hold what it cannot use");
+    world.kubectl(&["delete", "pytorchjob", "first"]);
+    world.kubectl(&["wait", "--for=condition=Succeeded", "pytorchjob/second", "--timeout=60s"]);
+}
+
+#[test]
+fn a_gang_gets_the_local_volumes_that_were_made_for_its_claims() {
+    let world = World::start_parts("cluster,operator", &[]);
+    let node = world.kubectl(&["get", "nodes", "-o", "jsonpath={.items[0].metadata.name}"]);
+    let folder = tempfile::tempdir().unwrap();
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "disks"},
+        "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"});
+    world.apply(&class.to_string());
+    let volume = |name: &str, size: &str| {
+        let on = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [node]});
+        let spec = json!({"storageClassName": "disks", "capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Retain", "local": {"path": folder.path()},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [on]}]}}});
+        json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec})
+    };
+    world.apply(&volume("small", "1Gi").to_string());
+    world.apply(&volume("large", "10Gi").to_string());
+    let mut job = vcjob("g", 2, 0, "echo $HOSTNAME > /data/$HOSTNAME");
+    job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["resources"] = json!({});
+    job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["volumeMounts"] =
+        json!([{"name": "data", "mountPath": "/data"}]);
+    job["spec"]["tasks"][0]["template"]["spec"]["volumes"] =
+        json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+    world.apply(&job.to_string());
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"},
+        "spec": {"storageClassName": "disks", "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "5Gi"}}}});
+    world.apply(&claim.to_string());
+    until_phase(&world, "g", "Completed");
+    assert_eq!(world.kubectl(&["get", "pvc", "data", "-o", "jsonpath={.spec.volumeName}"]), "large");
+    let mut wrote: Vec<_> =
+        folder.path().read_dir().unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    wrote.sort();
+    assert_eq!(wrote, ["g-w-0", "g-w-1"]);
+}
+
 // ACT-6
 #[test]
 fn a_more_important_job_takes_the_place_of_another_which_starts_again_after_it() {

@@ -7,6 +7,7 @@ use kube::core::{DynamicObject, Request, Resource};
 use kube::{Client, Error};
 use serde_json::Value;
 use volley_plan::control::Propagation;
+use volley_turns::calls::answered;
 
 /// Who is named as the writer of fields.
 pub const MANAGER: &str = "volley-operator";
@@ -63,6 +64,10 @@ fn unfit(error: kube::core::request::Error) -> Error {
     Error::BuildRequest(error)
 }
 
+async fn answer(call: impl Future<Output = Result<Value, Error>>) -> Result<Value, Error> {
+    answered(call, |words| Error::Service(words.into())).await
+}
+
 impl Calls {
     pub fn new(client: Client, limiter: Limiter) -> Calls {
         Calls { client, limiter }
@@ -76,7 +81,7 @@ impl Calls {
     pub async fn get(&self, address: Address<'_>) -> Result<Option<Value>, Error> {
         self.limiter.pass().await;
         let request = address.requests().get(address.name, &GetParams::default()).map_err(unfit)?;
-        match self.client.request(request).await {
+        match answer(self.client.request(request)).await {
             Ok(object) => Ok(Some(lean(object))),
             Err(error) if code(&error) == 404 => Ok(None),
             Err(error) => Err(error),
@@ -88,7 +93,7 @@ impl Calls {
         let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
         let body = serde_json::to_vec(object).map_err(Error::SerdeError)?;
         let request = address.requests().create(&parameters, body).map_err(unfit)?;
-        self.client.request(request).await.map(lean)
+        answer(self.client.request(request)).await.map(lean)
     }
 
     /// A merge patch on the object or, where it is named, a subresource.
@@ -100,7 +105,7 @@ impl Calls {
             "" => requests.patch(address.name, &parameters, &patch),
             subresource => requests.patch_subresource(subresource, address.name, &parameters, &patch),
         };
-        self.client.request(request.map_err(unfit)?).await.map(lean)
+        answer(self.client.request(request.map_err(unfit)?)).await.map(lean)
     }
 
     /// Deletes the object with this uid; what is left of it, if it goes later.
@@ -123,7 +128,7 @@ impl Calls {
             ..DeleteParams::default()
         };
         let request = address.requests().delete(address.name, &parameters).map_err(unfit)?;
-        let answer: Value = self.client.request(request).await?;
+        let answer: Value = answer(self.client.request(request)).await?;
         let is_going = answer["kind"] != "Status" && !answer["metadata"]["deletionTimestamp"].is_null();
         Ok(is_going.then(|| lean(answer)))
     }

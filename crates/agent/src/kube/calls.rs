@@ -7,6 +7,7 @@ use kube::core::Resource;
 use kube::{Client, Error};
 use serde_json::{Value, json};
 use volley_client::part;
+use volley_turns::calls::answered;
 
 /// Who is named as the writer of fields.
 const MANAGER: &str = "volley-agent";
@@ -80,9 +81,13 @@ fn request(method: Method, path: &str, body: Option<(&Value, &str)>) -> Result<R
     request.body(bytes).map_err(Error::HttpError)
 }
 
+pub async fn ask(client: &Client, request: Request<Vec<u8>>) -> Result<Value, Error> {
+    answered(client.request(request), |words| Error::Service(words.into())).await
+}
+
 /// The object, if it is there.
 pub async fn get(client: &Client, kind: &Kind, namespace: &str, name: &str) -> Result<Option<Value>, Error> {
-    match client.request(request(Method::GET, &kind.one(namespace, name), None)?).await {
+    match ask(client, request(Method::GET, &kind.one(namespace, name), None)?).await {
         Ok(object) => Ok(Some(object)),
         Err(error) if code(&error) == 404 => Ok(None),
         Err(error) => Err(error),
@@ -92,13 +97,13 @@ pub async fn get(client: &Client, kind: &Kind, namespace: &str, name: &str) -> R
 /// Makes an object; fields that the cluster does not know are refused (K-28).
 pub async fn create(client: &Client, kind: &Kind, namespace: &str, object: &Value) -> Result<Value, Error> {
     let path = format!("{}?fieldManager={MANAGER}&fieldValidation=Strict", kind.all(namespace));
-    client.request(request(Method::POST, &path, Some((object, "application/json")))?).await
+    ask(client, request(Method::POST, &path, Some((object, "application/json")))?).await
 }
 
 pub async fn patch(client: &Client, kind: &Kind, object: &Value, patch: &Value) -> Result<Option<Value>, Error> {
     let (namespace, name) = place(object);
     let path = format!("{}?fieldManager={MANAGER}", kind.one(namespace, name));
-    match client.request(request(Method::PATCH, &path, Some((patch, "application/merge-patch+json")))?).await {
+    match ask(client, request(Method::PATCH, &path, Some((patch, "application/merge-patch+json")))?).await {
         Ok(object) => Ok(Some(object)),
         Err(error) if code(&error) == 404 => Ok(None),
         Err(error) => Err(error),
@@ -111,7 +116,7 @@ pub async fn delete(client: &Client, kind: &Kind, object: &Value) -> Result<(), 
     let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground",
         "preconditions": { "uid": object["metadata"]["uid"] } });
     let body = Some((&options, "application/json"));
-    match client.request::<Value>(request(Method::DELETE, &kind.one(namespace, name), body)?).await {
+    match ask(client, request(Method::DELETE, &kind.one(namespace, name), body)?).await {
         Ok(_) => Ok(()),
         // Gone already, or another object has its name by now (L-37).
         Err(error) if matches!(code(&error), 404 | 409) => Ok(()),
@@ -123,7 +128,7 @@ pub async fn delete(client: &Client, kind: &Kind, object: &Value) -> Result<(), 
 pub async fn delete_all(client: &Client, kind: &Kind, namespace: &str, selector: &str) -> Result<(), Error> {
     let path = format!("{}?labelSelector={}", kind.all(namespace), part(selector));
     let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background" });
-    match client.request::<Value>(request(Method::DELETE, &path, Some((&options, "application/json")))?).await {
+    match ask(client, request(Method::DELETE, &path, Some((&options, "application/json")))?).await {
         Ok(_) => Ok(()),
         Err(error) if code(&error) == 404 => Ok(()),
         Err(error) => Err(error),

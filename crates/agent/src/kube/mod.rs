@@ -154,7 +154,7 @@ impl Cluster {
     /// What there is at a path, or null; nothing to one who may not read it.
     async fn told(&self, path: &str) -> Result<Option<Value>, Failure> {
         let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
-        match self.client.request(request).await {
+        match calls::ask(&self.client, request).await {
             Ok(told) => Ok(Some(told)),
             Err(error) if calls::code(&error) == 404 => Ok(Some(Value::Null)),
             Err(error) if calls::code(&error) == 403 => Ok(None),

@@ -246,13 +246,7 @@ fn remedies(seen: &Observed, on: &WaitingOn) -> (&'static str, Vec<String>) {
             ("Gates", vec!["whoever set the gates has to take them away from spec.schedulingGates".to_owned()])
         }
         WaitingOn::Claim { claim, is_missing, .. } => claim_remedy(seen, claim, *is_missing),
-        WaitingOn::Volume { claim, size, class, .. } => (
-            "NoVolume",
-            vec![format!(
-                "create a PersistentVolume of class {class} with at least {size} and the access modes of claim {claim}, \
-                 on a node with room"
-            )],
-        ),
+        WaitingOn::Volume { claim, size, class, .. } => ("NoVolume", vec![no_volume(claim, size, class)]),
         WaitingOn::Devices { .. } => ("DeviceClaims", vec![DEVICES.to_owned()]),
         WaitingOn::Refused { .. } => ("BindRefused", vec![REFUSED.to_owned()]),
         WaitingOn::Admission { resource, .. } => {
@@ -306,6 +300,12 @@ fn remedies(seen: &Observed, on: &WaitingOn) -> (&'static str, Vec<String>) {
 
 fn what_if(seen: &Observed, change: &str) -> String {
     format!("try it: volley why {}{} --what-if {change}", name(seen.job), namespace_flag(seen.job))
+}
+
+fn no_volume(claim: &str, size: &str, class: &str) -> String {
+    format!(
+        "create a PersistentVolume of class {class} with at least {size} and the modes of claim {claim}, where there is room"
+    )
 }
 
 fn claim_remedy(seen: &Observed, claim: &str, is_missing: bool) -> (&'static str, Vec<String>) {
