@@ -224,6 +224,7 @@ fn ends(holders: &Holders) -> Option<Timestamp> {
 }
 
 const DEVICES: &str = "ask for the devices in resources.limits, or name a scheduler that allocates claims";
+const GATES: &str = "whoever set the gates has to take them away from spec.schedulingGates";
 const REFUSED: &str = "see who refuses it: kubectl get validatingwebhookconfigurations";
 
 fn remedies(seen: &Observed, on: &WaitingOn) -> (&'static str, Vec<String>) {
@@ -242,9 +243,7 @@ fn remedies(seen: &Observed, on: &WaitingOn) -> (&'static str, Vec<String>) {
             "PodsMissing",
             vec![format!("{} more of task {task} must be created", plural(need - have.min(need), "pod"))],
         ),
-        WaitingOn::Gates { .. } => {
-            ("Gates", vec!["whoever set the gates has to take them away from spec.schedulingGates".to_owned()])
-        }
+        WaitingOn::Gates { .. } => ("Gates", vec![GATES.to_owned()]),
         WaitingOn::Claim { claim, is_missing, .. } => claim_remedy(seen, claim, *is_missing),
         WaitingOn::Volume { claim, size, class, .. } => ("NoVolume", vec![no_volume(claim, size, class)]),
         WaitingOn::Devices { .. } => ("DeviceClaims", vec![DEVICES.to_owned()]),
