@@ -3,8 +3,8 @@
 
 use super::ask::Ask;
 use super::objects::ShapeId;
+use super::relations;
 use super::room::Room;
-use super::volumes;
 use super::why::WaitingOn;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,8 +61,7 @@ impl<'a> Alike<'a> {
         let (mut first, mut rest): (Option<Row>, Vec<Row>) = (None, Vec::new());
         for pod in ask.pods.iter().map(|pod| &snapshot.pods[*pod]) {
             let shape = &snapshot.shapes[pod.shape];
-            let is_choosy = shape.is_related() || !shape.ports.is_empty() || volumes::cares(snapshot, shape);
-            if is_choosy || pod.numa_policy.is_some() {
+            if relations::is_choosy(snapshot, shape) || pod.numa_policy.is_some() {
                 return None;
             }
             let row = (pod.shape, &*pod.role, pod.never_preempts, 1);

@@ -340,15 +340,12 @@ pub fn no_node(room: &mut Room, pod: PodId, queue: Option<(u32, &Queue)>, placed
 /// If only other pods keep this one away from the nodes that have room: how many nodes, and how.
 fn beside(room: &mut Room, pod: PodId, queue: Option<(u32, &Queue)>) -> Option<BTreeMap<Refusal, usize>> {
     let snapshot = room.snapshot;
-    let known = &snapshot.pods[pod];
-    let shape = &snapshot.shapes[known.shape];
     let has_apart = !snapshot.keeping_apart.is_empty() || room.put_apart > 0;
-    let has_needs = room.ensure_needs(known.shape);
-    if !has_apart && !shape.is_related() && shape.ports.is_empty() && known.numa_policy.is_none() && !has_needs {
+    if !room.is_choosy(pod) && !has_apart {
         return None;
     }
     let away = relations::kept_apart(room, pod);
-    room.with_candidates(known.shape, queue, |room, candidates| {
+    room.with_candidates(snapshot.pods[pod].shape, queue, |room, candidates| {
         let mut refusals: BTreeMap<Refusal, usize> = BTreeMap::new();
         for position in (0..room.nodes.len()).filter(|position| candidates.fits(room, *position)) {
             let labels = &room.nodes[position].labels;
@@ -370,12 +367,9 @@ pub fn pick(room: &mut Room, pod: PodId, queue: Option<(u32, &Queue)>, scope: Sc
     }
     let has_apart = !snapshot.keeping_apart.is_empty() || room.put_apart > 0;
     let away = if has_apart { relations::kept_apart(room, pod) } else { BTreeSet::new() };
-    let is_plain = scope.nodes.is_none()
+    let is_plain = !room.is_choosy(pod)
+        && scope.nodes.is_none()
         && scope.near.is_none()
-        && !shape.is_related()
-        && shape.ports.is_empty()
-        && known.numa_policy.is_none()
-        && !room.ensure_needs(known.shape)
         && room.nominated(pod).is_none()
         && away.is_empty();
     let nominated = room.nominated(pod).and_then(|name| snapshot.nodes.find(&**name));

@@ -47,10 +47,10 @@ mod tests;
 
 use jiff::Timestamp;
 use lessons::Lessons;
-use objects::{ClaimKey, GangId, Key};
+use objects::{ClaimKey, Key};
 use round::{Outcome, Round};
 use snapshot::Snapshot;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use victims::Cause;
 use why::WaitingOn;
@@ -110,25 +110,24 @@ pub struct Placement {
 /// So often a placement begins anew because it would better have left something undone; the last one stays as it is.
 const BEGINNINGS_MAX: usize = 8;
 
-/// The snapshot is lent: what would come of evictions is tried on it and undone, so that it is as before.
+/// The snapshot is lent: what would come of a placement is tried on it and undone, so that it is as before.
 pub fn place(snapshot: &mut Snapshot, now: Timestamp) -> Placement {
-    begin(snapshot, now, |snapshot, placement| rehearsal::in_vain(snapshot, placement, now))
+    begin(snapshot, now, rehearsal::look_ahead)
 }
 
-/// Begins anew until nothing more is learned; `look_ahead` finds the gangs for which the placement evicts in vain.
+/// Begins anew until nothing more is learned; `look_ahead` asks what would come of an outcome that a round has no doubts of.
 fn begin(
     snapshot: &mut Snapshot,
     now: Timestamp,
-    look_ahead: impl Fn(&mut Snapshot, &Placement) -> BTreeSet<GangId>,
+    look_ahead: fn(&mut Snapshot, Timestamp, &Outcome, &Lessons) -> Lessons,
 ) -> Placement {
     let mut lessons = Lessons::default();
     for _ in 1..BEGINNINGS_MAX {
-        let Outcome { placement, mut learned, is_doubtful } = Round::new(snapshot, now).run(&lessons);
-        if is_doubtful && learned.is_empty() {
-            learned.vain = look_ahead(snapshot, &placement);
-        }
+        let outcome = Round::new(snapshot, now).run(&lessons);
+        let learned =
+            if outcome.learned.is_empty() { look_ahead(snapshot, now, &outcome, &lessons) } else { outcome.learned };
         if learned.is_empty() {
-            return placement;
+            return outcome.placement;
         }
         lessons.learn(learned);
     }

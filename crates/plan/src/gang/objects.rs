@@ -271,8 +271,13 @@ pub struct Class {
     pub waits_for_pod: bool,
     /// Who makes its volumes; they are made by hand if nobody does.
     pub provisioner: String,
-    pub is_static: bool,
     pub terms: Vec<NodeTerm>,
+}
+
+impl Class {
+    pub fn is_static(&self) -> bool {
+        self.provisioner == "kubernetes.io/no-provisioner"
+    }
 }
 
 /// A ResourceQuota: what is left of it.

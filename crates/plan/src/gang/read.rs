@@ -270,7 +270,6 @@ pub fn class(object: &Value) -> Class {
     Class {
         waits_for_pod: text(object, "volumeBindingMode") == "WaitForFirstConsumer",
         provisioner: text(object, "provisioner").to_owned(),
-        is_static: text(object, "provisioner") == "kubernetes.io/no-provisioner",
         terms: list(object, "allowedTopologies").map(NodeTerm::of_topology).collect(),
     }
 }

@@ -1,6 +1,6 @@
 //! Finds the one reason for which a gang waits, and its numbers.
 
-use super::amounts::{Amounts, PODS, get};
+use super::amounts::{Amounts, PODS, covers, get};
 use super::attempt::{Blocked, free_in, node_groups};
 use super::candidates::Candidates;
 use super::fit::{self, Refusal};
@@ -151,39 +151,19 @@ impl Round<'_> {
             return WaitingOn::Nodes { pod: known.key.to_string(), nodes, refusals, hint };
         }
         let alike = self.missing_alike(at, pod);
-        let short = self.room_reason(at, &shape.request, alike, &supply);
-        short.or_else(|| self.mixed_reason(at)).unwrap_or_else(|| {
+        self.room_reason(at, &shape.request, alike, &supply).unwrap_or_else(|| {
             let resource = self.first_asked(&shape.request);
             let names = &snapshot.names;
-            // Beside the gang's other pods there are fewer places than there would be for these alone.
-            let places = if supply.places < alike { supply.places } else { placed.min(alike - 1) };
             WaitingOn::Fragments {
                 resource: names.name(resource).to_owned(),
                 pods: alike,
                 each: names.show(resource, get(&shape.request, resource)),
                 free: names.show(resource, supply.free[resource]),
-                places,
+                // Beside the gang's other pods there are fewer places than there would be for these alone.
+                places: supply.places.min(placed).min(alike - 1),
                 holders: self.holders(at, resource, None),
             }
         })
-    }
-
-    /// What pods of several shapes ask for together, if all nodes have too little.
-    fn mixed_reason(&mut self, at: usize) -> Option<WaitingOn> {
-        let need = self.asks[at].missing(self.snapshot).1;
-        let (free, total) = (self.room.free_of_all(), self.ledger.total());
-        let names = &self.snapshot.names;
-        let resources = self.ledger.resources().iter().copied();
-        let resource = resources.clone().find(|resource| get(&need, *resource) > get(&free, *resource))?;
-        let name = names.name(resource).to_owned();
-        let asked = names.show(resource, get(&need, resource));
-        if let Some(resource) = resources.clone().find(|resource| get(&need, *resource) > get(total, *resource)) {
-            let (name, asked) = (names.name(resource).to_owned(), names.show(resource, get(&need, resource)));
-            let total = names.show(resource, get(total, resource));
-            return Some(WaitingOn::TooLarge { resource: name, asked, total, is_one_pod: false });
-        }
-        let free = names.show(resource, get(&free, resource));
-        Some(WaitingOn::Room { resource: name, asked, free, holders: self.holders(at, resource, None), when: None })
     }
 
     fn first_asked(&self, request: &[i64]) -> usize {
@@ -213,31 +193,35 @@ impl Round<'_> {
         ask.needed(snapshot).iter().filter(is_alike).count().max(1)
     }
 
-    /// What pods of one shape ask for together, if the nodes that suit them have too little or too few places.
+    /// What there is too little of: for one pod, for the whole gang on all nodes, or for its pods of one shape on the nodes
+    /// that suit them. What can never be is told before what is only in use.
     fn room_reason(&mut self, at: usize, request: &[i64], pods: usize, supply: &Supply) -> Option<WaitingOn> {
         let names = &self.snapshot.names;
         let times = i64::try_from(pods).unwrap_or(i64::MAX);
-        let asked: Vec<usize> =
-            self.ledger.resources().iter().copied().filter(|resource| get(request, *resource) > 0).collect();
-        let all = |resource: usize| get(request, resource).saturating_mul(times);
-        if let Some(resource) = asked.iter().copied().find(|r| get(request, *r) > supply.largest_total[*r]) {
-            let show = |amount| names.show(resource, amount);
-            let (asked, total) = (show(get(request, resource)), show(supply.largest_total[resource]));
-            let resource = names.name(resource).to_owned();
+        let alike: Amounts = request.iter().map(|amount| amount.saturating_mul(times)).collect();
+        let whole = Some(self.asks[at].missing(self.snapshot).1).filter(|whole| !covers(&alike, whole));
+        let free = whole.as_ref().map(|_| self.room.free_of_all());
+        let short = |asked: &[i64], have: &[i64]| {
+            let resources = self.ledger.resources().iter().copied();
+            let resource = resources.into_iter().find(|resource| get(asked, *resource) > get(have, *resource))?;
+            let show = |amounts| names.show(resource, get(amounts, resource));
+            Some((resource, names.name(resource).to_owned(), show(asked), show(have)))
+        };
+        let short_of_all = |have: &[i64]| whole.as_ref().and_then(|whole| short(whole, have));
+        if let Some((_, resource, asked, total)) = short(request, &supply.largest_total) {
             return Some(WaitingOn::TooLarge { resource, asked, total, is_one_pod: true });
         }
-        if let Some(resource) = asked.iter().copied().find(|r| all(*r) > supply.total[*r]) {
-            let show = |amount| names.show(resource, amount);
-            let (asked, total) = (show(all(resource)), show(supply.total[resource]));
-            let resource = names.name(resource).to_owned();
+        let never = short_of_all(self.ledger.total()).or_else(|| short(&alike, &supply.total));
+        if let Some((_, resource, asked, total)) = never {
             return Some(WaitingOn::TooLarge { resource, asked, total, is_one_pod: false });
         }
-        if let Some(resource) = asked.iter().copied().find(|r| all(*r) > supply.free[*r]) {
+        let now = free.and_then(|free| short_of_all(&free)).or_else(|| short(&alike, &supply.free));
+        if let Some((number, resource, asked, free)) = now {
             return Some(WaitingOn::Room {
-                resource: names.name(resource).to_owned(),
-                asked: names.show(resource, all(resource)),
-                free: names.show(resource, supply.free[resource]),
-                holders: self.holders(at, resource, None),
+                resource,
+                asked,
+                free,
+                holders: self.holders(at, number, None),
                 when: None,
             });
         }

@@ -35,6 +35,21 @@ fn terms(shape: &Shape) -> impl Iterator<Item = &PodTerm> {
     shape.near.iter().chain(&shape.apart).chain(leanings).chain(spread)
 }
 
+/// Whether more than room decides which nodes suit the shape: pods, ports or volumes that are there.
+pub fn is_choosy(snapshot: &Snapshot, shape: &Shape) -> bool {
+    shape.is_related() || !shape.ports.is_empty() || volumes::matter_to(snapshot, shape)
+}
+
+impl Room<'_> {
+    /// As `is_choosy`, of a pod, with its NUMA cell; what its claims ask for is known then.
+    pub fn is_choosy(&mut self, pod: PodId) -> bool {
+        let known = &self.snapshot.pods[pod];
+        let shape = &self.snapshot.shapes[known.shape];
+        let has_needs = self.ensure_needs(known.shape);
+        has_needs || shape.is_related() || !shape.ports.is_empty() || known.numa_policy.is_some()
+    }
+}
+
 /// Whether the term means the pod.
 fn means(snapshot: &Snapshot, term: &PodTerm, pod: &Pod) -> bool {
     let is_named = || term.namespaces.iter().any(|name| **name == *pod.key.namespace);

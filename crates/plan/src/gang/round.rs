@@ -677,17 +677,11 @@ impl<'a> Round<'a> {
     /// Keeps what has been put since `start`.
     pub fn commit(&mut self, at: usize, start: usize, domain: Option<String>) {
         self.generation += 1;
+        let is_put = |step: &Step| if let Step::Put(pod, position) = *step { Some((pod, position)) } else { None };
+        let placed: Vec<(PodId, u32)> = self.room.steps[start..].iter().filter_map(is_put).collect();
+        placed.iter().for_each(|(pod, position)| self.bind(at, *pod, *position as usize));
+        let taken = self.asked_by(placed.iter().map(|(pod, _)| *pod));
         let ask = &mut self.asks[at];
-        let mut placed = Vec::new();
-        let mut taken = Amounts::new();
-        for step in &self.room.steps[start..] {
-            let Step::Put(pod, position) = *step else { continue };
-            let node = self.room.nodes[position as usize].name.clone();
-            self.placement.bind.push(Bind { pod: member(self.snapshot, pod), node, gang: ask.gang.key.clone() });
-            self.placement.volumes.extend(volumes::picked(&self.room, pod).map(|(claim, name)| (claim, name.into())));
-            add(&mut taken, &self.snapshot.shapes[self.snapshot.pods[pod].shape].request);
-            placed.push((pod, position));
-        }
         self.ledger.enter(ask.queue, |account| &mut account.allocated, &taken);
         let least = ask.group.resources_min.as_deref().unwrap_or_default();
         let mut served = outstanding(least, &ask.held);
@@ -713,6 +707,15 @@ impl<'a> Round<'a> {
         }
     }
 
+    /// Says that the pod goes there, with the volumes that were picked for it.
+    fn bind(&mut self, at: usize, pod: PodId, position: usize) {
+        let node = self.room.nodes[position].name.clone();
+        let gang = self.asks[at].gang.key.clone();
+        self.placement.bind.push(Bind { pod: member(self.snapshot, pod), node, gang });
+        let picked = volumes::picked(&self.room, pod).map(|(claim, name)| (claim, name.into()));
+        self.placement.volumes.extend(picked);
+    }
+
     /// ACT-5: pods that ask for nothing go anywhere, at once, whatever becomes of their gang.
     fn place_light(&mut self) {
         for at in 0..self.asks.len() {
@@ -730,11 +733,7 @@ impl<'a> Round<'a> {
                     continue;
                 };
                 self.room.put(pod, position);
-                let node = self.room.nodes[position].name.clone();
-                let gang = self.asks[at].gang.key.clone();
-                self.placement.bind.push(Bind { pod: member(self.snapshot, pod), node, gang });
-                let picked = volumes::picked(&self.room, pod).map(|(claim, name)| (claim, name.into()));
-                self.placement.volumes.extend(picked);
+                self.bind(at, pod, position);
             }
             let is_told = self.verdicts[at].is_some();
             if let Some(blocked) = blocked.filter(|_| !is_told) {

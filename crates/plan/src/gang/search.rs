@@ -10,7 +10,6 @@ use super::objects::PodId;
 use super::relations;
 use super::room::Room;
 use super::shape::Shape;
-use super::volumes;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,9 +37,9 @@ type Put = (usize, usize);
 pub fn search<'a>(room: &mut Room<'a>, ask: &Ask<'a>, terms: &Terms<'a, '_>, nodes: Option<&[u32]>) -> bool {
     let snapshot = room.snapshot;
     let shapes: Vec<&Shape> = ask.shapes(snapshot).into_iter().map(|shape| &snapshot.shapes[shape]).collect();
-    let is_related = |shape: &&Shape| shape.is_related() || !shape.ports.is_empty() || volumes::cares(snapshot, shape);
+    let is_choosy = |shape: &&Shape| relations::is_choosy(snapshot, shape);
     // One shape that cares for nothing but room: the straight way has found all that there is.
-    if shapes.len() == 1 && !shapes.iter().any(is_related) && snapshot.keeping_apart.is_empty() {
+    if shapes.len() == 1 && !shapes.iter().any(is_choosy) && snapshot.keeping_apart.is_empty() {
         return false;
     }
     let largest = |pod: PodId| {

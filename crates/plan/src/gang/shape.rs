@@ -52,7 +52,7 @@ pub fn key(pod: &Value) -> String {
     let affinity = spec("spec.affinity");
     let is_related = spec("spec.topologySpreadConstraints").is_some()
         || affinity.is_some_and(|affinity| affinity.get("podAffinity").or(affinity.get("podAntiAffinity")).is_some());
-    let claims = (claims(pod), made_claims(pod));
+    let claims = claims(pod);
     let place = (is_related || !claims.0.is_empty()).then(|| text(pod, "metadata.namespace"));
     // Label keys in terms are looked up among the pod's own labels.
     let labels = is_related.then(|| &pod["metadata"]["labels"]);
@@ -85,6 +85,7 @@ pub fn read(pod: &Value, names: &mut Names) -> Shape {
         let path = format!("spec.affinity.{which}.preferredDuringSchedulingIgnoredDuringExecution");
         list(pod, &path).map(|term| (sign * weight(term), PodTerm::read(&term["podAffinityTerm"], pod))).collect()
     };
+    let (claims, made_claims) = claims(pod);
     Shape {
         request,
         is_best_effort,
@@ -93,8 +94,8 @@ pub fn read(pod: &Value, names: &mut Names) -> Shape {
         preferred: preferred.map(|term| (weight(term), NodeTerm::read(&term["preference"]))).collect(),
         tolerations: list(pod, "spec.tolerations").map(Toleration::read).collect(),
         ports: host_ports(pod),
-        claims: claims(pod),
-        made_claims: made_claims(pod),
+        claims,
+        made_claims,
         device_claims: device_claims(pod),
         near: terms("podAffinity"),
         apart: terms("podAntiAffinity"),
@@ -107,21 +108,27 @@ pub fn read(pod: &Value, names: &mut Names) -> Shape {
 }
 
 fn site_key(pod: &Value) -> String {
-    let claims = (claims(pod), made_claims(pod));
+    let claims = claims(pod);
     let place = (!claims.0.is_empty()).then(|| text(pod, "metadata.namespace"));
     let asked = ["spec.nodeSelector", "spec.tolerations", "spec.affinity.nodeAffinity"].map(|path| at(pod, path));
     json!([claims, device_claims(pod), place, asked]).to_string()
 }
 
-fn claims(pod: &Value) -> Vec<String> {
-    let named = list(pod, "spec.volumes").map(|volume| text(volume, "persistentVolumeClaim.claimName").to_owned());
-    named.filter(|name| !name.is_empty()).chain(made_claims(pod).into_iter().map(|(claim, _)| claim)).collect()
-}
-
-fn made_claims(pod: &Value) -> Vec<(String, String)> {
+/// All claims that the pod uses, and those of them that are made for it, with its name.
+fn claims(pod: &Value) -> (Vec<String>, Vec<(String, String)>) {
     let name = text(pod, "metadata.name");
-    let made = list(pod, "spec.volumes").filter(|volume| volume.get("ephemeral").is_some());
-    made.map(|volume| (format!("{name}-{}", text(volume, "name")), name.to_owned())).collect()
+    let (mut all, mut made) = (Vec::new(), Vec::new());
+    for volume in list(pod, "spec.volumes") {
+        let named = text(volume, "persistentVolumeClaim.claimName");
+        if !named.is_empty() {
+            all.push(named.to_owned());
+        }
+        if volume.get("ephemeral").is_some() {
+            made.push((format!("{name}-{}", text(volume, "name")), name.to_owned()));
+        }
+    }
+    all.extend(made.iter().map(|(claim, _)| claim.clone()));
+    (all, made)
 }
 
 fn device_claims(pod: &Value) -> Vec<String> {

@@ -5,10 +5,10 @@ use super::ask::{Ask, priority, role_minima};
 use super::objects::{Budget, Gang, GangId, Key, Pod, PodId, ShapeId, State};
 use super::policy::{Policy, Verdict};
 use super::queues::Ledger;
+use super::relations;
 use super::room::Room;
 use super::snapshot::Snapshot;
 use super::trial::Unit;
-use super::volumes;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -124,7 +124,7 @@ fn units_by(choice: &Choice, (ask, cause): (&Ask, Cause), verdict: &Verdict, cou
 /// Whether somebody may be in the way of such a pod who holds nothing that it asks for.
 fn cares(snapshot: &Snapshot, shape: ShapeId) -> bool {
     let shape = &snapshot.shapes[shape];
-    shape.is_best_effort || shape.is_related() || !shape.ports.is_empty() || volumes::cares(snapshot, shape)
+    shape.is_best_effort || relations::is_choosy(snapshot, shape)
 }
 
 /// Who has waited too long before it ran is not sent away again, or it would be first for ever.

@@ -5,7 +5,7 @@
 //! in a room have chosen is not for others.
 
 use super::fit::Refusal;
-use super::objects::{Claim, ClaimKey, Key, PodId, ShapeId, Volume};
+use super::objects::{Claim, ClaimKey, Class, Key, PodId, ShapeId, Volume};
 use super::room::Room;
 use super::shape::Shape;
 use super::snapshot::Snapshot;
@@ -53,12 +53,12 @@ pub struct Volumes<'a> {
 
 /// Whether volumes must be looked for node by node; else one is made wherever the pod goes.
 pub fn is_choosy(snapshot: &Snapshot, key: &ClaimKey, claim: &Claim) -> bool {
-    let is_static = snapshot.storage_classes.get(&claim.class).is_some_and(|class| class.is_static);
+    let is_static = snapshot.storage_classes.get(&claim.class).is_some_and(Class::is_static);
     is_static || snapshot.stock.contains_key(&claim.class) || snapshot.owned.contains_key(key)
 }
 
 /// Whether it matters to the shape which claims others use, which volumes are left, or how many a node takes.
-pub fn cares(snapshot: &Snapshot, shape: &Shape) -> bool {
+pub fn matter_to(snapshot: &Snapshot, shape: &Shape) -> bool {
     !shape.claims.is_empty() && needs(snapshot, shape).is_some()
 }
 
@@ -203,7 +203,7 @@ fn choose<'a>(room: &Room<'a>, needs: &Needs<'a>, position: usize) -> Option<Vec
 /// Whether somebody makes a volume for the claim on the node.
 fn is_made(room: &Room, claim: &Claim, position: usize) -> bool {
     let node = room.nodes[position];
-    let class = room.snapshot.storage_classes.get(&claim.class).filter(|class| !class.is_static);
+    let class = room.snapshot.storage_classes.get(&claim.class).filter(|class| !class.is_static());
     class.is_some_and(|class| {
         class.terms.is_empty() || class.terms.iter().any(|term| term.matches(&node.name, &node.labels))
     })

@@ -36,7 +36,7 @@ pub trait Story {
 ///
 /// `PROPTEST_RNG_SEED` and `PROPTEST_CASES` in the environment hunt through others.
 pub fn stories(cases: u32) -> ProptestConfig {
-    let asked = ProptestConfig::default();
+    let asked = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     match asked.rng_seed {
         RngSeed::Fixed(_) => asked,
         RngSeed::Random => ProptestConfig { cases, rng_seed: RngSeed::Fixed(1), ..asked },
@@ -135,6 +135,7 @@ pub fn pod_turn() -> impl Strategy<Value = Turn> {
     prop_oneof![
         8 => pod().prop_map(Turn::Start),
         5 => (pod(), code).prop_map(|(pod, code)| Turn::End(pod, code)),
+        1 => pod().prop_map(Turn::Fall),
         1 => pod().prop_map(Turn::PutOut),
         1 => (pod(), 1..4i32).prop_map(|(pod, times)| Turn::RestartInPlace(pod, times)),
         1 => pod().prop_map(Turn::Delete),

@@ -13,6 +13,8 @@ pub enum Turn {
     Start(usize),
     /// A running pod's first container ends with this code, and the pod with it.
     End(usize, i32),
+    /// A pod that waits starts and fails before anybody looks.
+    Fall(usize),
     /// The node puts a running pod out: it fails without word of its containers.
     PutOut(usize),
     /// A running pod's container has been restarted in place so often.
@@ -38,6 +40,10 @@ impl Cluster {
         match turn {
             Turn::Start(index) => self.with_pod(*index, is_startable, Cluster::start_pod),
             Turn::End(index, code) => self.with_pod(*index, is_running, |cluster, name| cluster.end_pod(name, *code)),
+            Turn::Fall(index) => self.with_pod(*index, is_startable, |cluster, name| {
+                cluster.start_pod(name)?;
+                cluster.end_pod(name, 1)
+            }),
             Turn::PutOut(index) => self.with_pod(*index, is_running, |cluster, name| {
                 cluster.edit("Pod", name, &json!({"status": {"phase": "Failed", "reason": "Evicted"}}))
             }),

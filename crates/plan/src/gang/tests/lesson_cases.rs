@@ -190,3 +190,34 @@ fn nobody_is_evicted_for_one_who_would_find_an_older_equal_before_it() {
     world.end("door");
     assert_eq!(evicted(&world.place()), ["low-1", "low-0"], "while nobody else comes");
 }
+
+// GANG-9: what is placed late changes what would come of evictions that were given up as vain.
+#[test]
+fn evictions_that_help_beside_what_was_placed_late_are_decided_at_once() {
+    let mut world = world();
+    world.queue("family", json!({"spec": {"capability": with_gpus(4)}}));
+    world.queue("default", json!({"spec": {"reclaimable": false}}));
+    world.queue("x", json!({"spec": {"reclaimable": false, "parent": "family"}}));
+    world.node("a", 5, json!({}));
+    world.node("b", 2, json!({"status": {"allocatable": {"cpu": "3"}}}));
+    world.gang("pair", 2, 2, 2, of("x", "middle"));
+    world.now += 10;
+    world.gang("idle", 1, 3, 0, of("x", "low"));
+    for pod in ["idle-0", "idle-1", "idle-2"] {
+        may_go(&mut world, pod);
+    }
+    runs(&mut world, "idle-0", "b");
+    runs(&mut world, "idle-1", "b");
+    world.now += 10;
+    world.gang("large", 0, 1, 4, of("default", "low"));
+    may_go(&mut world, "large-0");
+    runs(&mut world, "large-0", "a");
+    world.now += 10;
+    world.group("three", 3, of("default", "middle"));
+    world.pod("three-0", "three", 0, json!({}));
+    world.pod("three-1", "three", 1, json!({}));
+    world.pod("three-2", "three", 1, json!({}));
+    world.step();
+    let again = world.place();
+    assert_eq!((again.bind.len(), evicted(&again)), (0, vec![]));
+}

@@ -89,6 +89,10 @@ impl<'a> Round<'a> {
         autoscaler::sync(self);
         report::pods(self);
         if let Some(message) = limits::exceeded(self) {
+            // Once it has failed its pods go, and with them all that tells how many of them had failed.
+            if !self.settings.is_strict {
+                self.count();
+            }
             return outcome::fail(self, message);
         }
         if group::holds_back(self) {

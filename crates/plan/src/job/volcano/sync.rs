@@ -5,7 +5,7 @@ use super::decide::delay_message;
 use super::memory::number;
 use super::phase::{Deed, Phase};
 use super::round::Round;
-use super::settle::after_sync;
+use super::settle::{after_sync, has_stopped};
 use super::{group, pod, policy, resources, volumes};
 use crate::control::{Action, Plan, pods};
 use crate::job::ending::delete_pod;
@@ -36,16 +36,41 @@ pub fn sync(round: &mut Round, phase: Phase, plan: &mut Plan) {
     }
     let doomed = if round.seen.queue.is_some() { surplus } else { BTreeSet::new() };
     round.count(&doomed, &made);
+    let stranded = stranded(round);
     let next = match phase {
-        Phase::Pending if is_under_way(round) => Phase::Running,
+        Phase::Pending if is_under_way(round) || !stranded.is_empty() => Phase::Running,
         Phase::Pending => Phase::Pending,
-        _ => after_sync(&round.spec, &round.status),
+        _ => match after_sync(&round.spec, &round.status) {
+            Phase::Pending | Phase::Running if !stranded.is_empty() => Phase::Failed,
+            next => next,
+        },
     };
     round.stop_waiting();
     if next != phase {
-        advance(round, next);
+        advance(round, next, &stranded);
     }
     round.write(plan);
+}
+
+/// Tasks that will never have their pods: what they wait for has failed, nothing runs any more and nothing is planned.
+///
+/// Upstream leaves such a Job as it is, for ever.
+fn stranded(round: &Round) -> Vec<String> {
+    let is_over = has_stopped(&round.status) && round.status.failed > 0 && round.memory.timers.is_empty();
+    if !is_over || round.settings.is_strict || round.seen.queue.is_none() {
+        return Vec::new();
+    }
+    let lost = round.lost_successes();
+    let is_short = |task: &&Task| {
+        let has_pod = |index: &i32| {
+            let slot = (task.name.clone(), *index);
+            round.members.own.contains_key(&slot) || lost.contains(&slot)
+        };
+        !(0..task.replicas).all(|index| has_pod(&index))
+    };
+    let (waiting, others): (Vec<&Task>, Vec<&Task>) =
+        round.spec.tasks.iter().filter(is_short).partition(|task| !is_startable(round, task));
+    if others.is_empty() { waiting.into_iter().map(|task| task.name.clone()).collect() } else { Vec::new() }
 }
 
 fn is_under_way(round: &Round) -> bool {
@@ -53,9 +78,12 @@ fn is_under_way(round: &Round) -> bool {
     round.spec.min_available <= status.running + status.succeeded + status.failed
 }
 
-fn advance(round: &mut Round, next: Phase) {
+fn advance(round: &mut Round, next: Phase, stranded: &[String]) {
     let (succeeded, failed) = (round.status.succeeded, round.status.failed);
-    let message = format!("{succeeded} pods succeeded, {failed} failed, of {}", round.spec.replicas());
+    let mut message = format!("{succeeded} pods succeeded, {failed} failed, of {}", round.spec.replicas());
+    if !stranded.is_empty() {
+        message = format!("{message}; what {} waits for has failed", stranded.join(", "));
+    }
     match next {
         Phase::Completed | Phase::Failed => {
             round.status.version += 1;

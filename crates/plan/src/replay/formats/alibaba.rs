@@ -1,10 +1,8 @@
 //! Alibaba's GPU traces: the pod list of 2023 (openb), the task table of 2020 (pai), and openb's list of nodes.
 
 use super::table::Table;
-use super::{Problem, Problems, part};
-use crate::node::pretended_nodes::Groups;
+use super::{Problem, Problems, machines, part};
 use crate::replay::{GPU, Job, Trace};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 const PAI: [&str; 10] = [
@@ -15,17 +13,11 @@ const PAI: [&str; 10] = [
 const OPENB_NODES: &str = "776x8gpu,cpu=96,memory=768Gi,name=eight";
 const PAI_NODES: &str = "800x8gpu,cpu=96,memory=512Gi,name=eight,1000x2gpu,cpu=96,memory=512Gi,name=two";
 
-/// A trace's own machines, as `--nodes` words them.
-pub fn nodes(words: &str) -> Vec<Value> {
-    let groups = Groups::parse(words).and_then(|groups| Groups::joined([groups]));
-    groups.map(|groups| groups.nodes(Timestamp::UNIX_EPOCH)).unwrap_or_default()
-}
-
 /// One pod is one job; a part of a GPU counts as a whole one.
 pub fn read_openb(text: &str) -> Result<Trace, Vec<Problem>> {
     let table = Table::read(text, None);
     table.require(&["name", "num_gpu", "creation_time", "deletion_time"])?;
-    let mut trace = Trace { format: "Alibaba openb pod list", nodes: nodes(OPENB_NODES), ..Trace::default() };
+    let mut trace = Trace { format: "Alibaba openb pod list", nodes: machines(OPENB_NODES), ..Trace::default() };
     let (mut problems, mut skipped, mut shared) = (Problems::default(), 0, 0);
     for (line, row) in &table.rows {
         let number = |name: &str| table.number((*line, row), name);
@@ -65,7 +57,7 @@ pub fn read_pai(text: &str) -> Result<Trace, Vec<Problem>> {
     let has_heading = text.lines().next().is_some_and(|line| line.contains("plan_gpu"));
     let table = Table::read(text, (!has_heading).then_some(&PAI));
     table.require(&["job_name", "inst_num", "start_time", "end_time", "plan_gpu"])?;
-    let mut trace = Trace { format: "Alibaba pai task table", nodes: nodes(PAI_NODES), ..Trace::default() };
+    let mut trace = Trace { format: "Alibaba pai task table", nodes: machines(PAI_NODES), ..Trace::default() };
     let (mut problems, mut skipped) = (Problems::default(), 0);
     for (line, row) in &table.rows {
         let number = |name: &str| table.number((*line, row), name);

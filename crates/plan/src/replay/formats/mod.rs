@@ -8,6 +8,10 @@ pub mod swf;
 pub mod table;
 
 use super::{GPU, Part, Trace};
+use crate::node::pretended_nodes::Groups;
+use jiff::civil::DateTime;
+use jiff::{Timestamp, tz::TimeZone};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use volley_api::kube::time::parse_duration;
 
@@ -130,4 +134,26 @@ fn seconds(text: &str) -> Option<i64> {
         return (number.is_finite() && number.abs() < 1e15).then(|| number.round() as i64);
     }
     parse_duration(text).map(|duration| duration.as_secs())
+}
+
+/// A trace's own machines, as `--nodes` words them.
+fn machines(words: &str) -> Vec<Value> {
+    let groups = Groups::parse(words).and_then(|groups| Groups::joined([groups]));
+    groups.map(|groups| groups.nodes(Timestamp::UNIX_EPOCH)).unwrap_or_default()
+}
+
+/// `2017-10-07 01:39:24`, `… PST` or `…+08:00`: a second. Without an offset it counts as UTC's, as only differences matter.
+fn moment(text: &str) -> Option<i64> {
+    let text = text.trim().trim_end_matches(" PST").trim_end_matches(" PDT").replacen(' ', "T", 1);
+    let zoned = text.parse::<Timestamp>().ok().map(|time| time.as_second());
+    let plain = || Some(text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp().as_second());
+    zoned.or_else(plain)
+}
+
+impl Trace {
+    fn leaves_out(&mut self, jobs: usize) {
+        if jobs > 0 {
+            self.notes.push(format!("{jobs} jobs that never ran, or whose end is not known, are left out"));
+        }
+    }
 }

@@ -1,10 +1,7 @@
 //! Microsoft's Philly traces: `cluster_job_log`, one JSON array of jobs with their attempts and the GPUs of each.
 
-use super::{Problem, Problems, part};
-use crate::node::pretended_nodes::Groups;
+use super::{Problem, Problems, machines, moment, part};
 use crate::replay::{Job, Part, Trace};
-use jiff::Timestamp;
-use jiff::civil::DateTime;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -40,7 +37,7 @@ pub fn read(text: &str) -> Result<Trace, Vec<Problem>> {
     let entries: Vec<Entry> = serde_json::from_str(text).map_err(|error| {
         vec![Problem { place: format!("line {}, column {}", error.line(), error.column()), problem: error.to_string() }]
     })?;
-    let mut trace = Trace { format: "Philly cluster_job_log", ..Trace::default() };
+    let mut trace = Trace { format: "Philly cluster_job_log", nodes: machines(MACHINES), ..Trace::default() };
     let (mut problems, mut skipped) = (Problems::default(), 0);
     for (number, entry) in entries.iter().enumerate() {
         match job(number, entry) {
@@ -49,30 +46,25 @@ pub fn read(text: &str) -> Result<Trace, Vec<Problem>> {
             Err(problem) => problems.add(problem),
         }
     }
-    if skipped > 0 {
-        trace.notes.push(format!("{skipped} jobs that never ran, or whose end is not known, are left out"));
-    }
-    if let Ok(groups) = Groups::parse(MACHINES).and_then(|groups| Groups::joined([groups])) {
-        trace.nodes = groups.nodes(Timestamp::UNIX_EPOCH);
-    }
+    trace.leaves_out(skipped);
     problems.or(trace)
 }
 
 fn job(number: usize, entry: &Entry) -> Result<Option<Job>, Problem> {
-    let moment = |field: &str, text: Option<&str>| -> Result<Option<i64>, Problem> {
+    let at = |field: &str, text: Option<&str>| -> Result<Option<i64>, Problem> {
         match text {
             None | Some("" | "None") => Ok(None),
-            Some(text) => read_time(text).map(Some).ok_or_else(|| Problem {
+            Some(text) => moment(text).map(Some).ok_or_else(|| Problem {
                 place: format!("job {} ({}), field {field}", number + 1, entry.jobid),
                 problem: format!("`{text}` is no time such as 2017-10-07 01:39:24"),
             }),
         }
     };
-    let Some(submit) = moment("submitted_time", entry.submitted_time.as_deref())? else { return Ok(None) };
+    let Some(submit) = at("submitted_time", entry.submitted_time.as_deref())? else { return Ok(None) };
     let (mut seconds, mut parts) = (0, Vec::new());
     for attempt in &entry.attempts {
-        let start = moment("attempts.start_time", attempt.start_time.as_deref())?;
-        let end = moment("attempts.end_time", attempt.end_time.as_deref())?;
+        let start = at("attempts.start_time", attempt.start_time.as_deref())?;
+        let end = at("attempts.end_time", attempt.end_time.as_deref())?;
         if let (Some(start), Some(end)) = (start, end) {
             seconds += (end - start).max(0);
             parts = parts_of(&attempt.detail);
@@ -93,10 +85,4 @@ fn parts_of(machines: &[Machine]) -> Vec<Part> {
         *sizes.entry(machine.gpus.len() as i64).or_default() += 1;
     }
     sizes.into_iter().rev().map(|(gpus, pods)| part(pods, gpus, "", "")).collect()
-}
-
-fn read_time(text: &str) -> Option<i64> {
-    let text = text.trim().trim_end_matches(" PST").trim_end_matches(" PDT");
-    let time: DateTime = text.replacen(' ', "T", 1).parse().ok()?;
-    Some(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_second())
 }

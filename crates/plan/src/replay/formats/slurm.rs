@@ -2,12 +2,9 @@
 //!
 //! `gpu_num` and `cpu_num` are a job's, on `node_num` nodes; their column `queue` is how long it waited, not where.
 
-use super::alibaba::nodes;
 use super::table::Table;
-use super::{Problem, Problems, part};
+use super::{Problem, Problems, machines, moment, part};
 use crate::replay::{Job, Trace};
-use jiff::civil::DateTime;
-use jiff::{Timestamp, tz::TimeZone};
 
 /// The largest cluster that each trace has; `--nodes` says better.
 const HELIOS_NODES: &str = "264x8gpu,cpu=64,memory=256Gi,name=helios";
@@ -17,9 +14,9 @@ pub fn read(text: &str) -> Result<Trace, Vec<Problem>> {
     let table = Table::read(text, None);
     table.require(&["job_id", "node_num", "gpu_num", "submit_time", "start_time", "end_time"])?;
     let is_helios = table.heading().iter().any(|name| name == "vc");
-    let (format, machines, queue) =
+    let (format, nodes, queue) =
         if is_helios { ("Helios job list", HELIOS_NODES, "vc") } else { ("Acme job list", ACME_NODES, "type") };
-    let mut trace = Trace { format, nodes: nodes(machines), ..Trace::default() };
+    let mut trace = Trace { format, nodes: machines(nodes), ..Trace::default() };
     let (mut problems, mut skipped) = (Problems::default(), 0);
     for (line, row) in &table.rows {
         match job(&table, (*line, row), queue) {
@@ -28,22 +25,19 @@ pub fn read(text: &str) -> Result<Trace, Vec<Problem>> {
             Err(problem) => problems.add(problem),
         }
     }
-    if skipped > 0 {
-        trace.notes.push(format!("{skipped} jobs that never ran, or whose end is not known, are left out"));
-    }
+    trace.leaves_out(skipped);
     problems.or(trace)
 }
 
 fn job(table: &Table, (line, row): (usize, &[String]), queue: &str) -> Result<Option<Job>, Problem> {
     let number = |name: &str| Ok::<_, Problem>(table.number((line, row), name)?.unwrap_or(0.0).max(0.0));
-    let moment = |name: &str| match table.cell(row, name) {
+    let at = |name: &str| match table.cell(row, name) {
         "" => Ok(None),
-        text => read_time(text)
+        text => moment(text)
             .map(Some)
             .ok_or_else(|| Problem::at(line, name, format!("`{text}` is no time such as 2023-03-01 00:18:54+08:00"))),
     };
-    let (Some(submit), Some(start), Some(end)) = (moment("submit_time")?, moment("start_time")?, moment("end_time")?)
-    else {
+    let (Some(submit), Some(start), Some(end)) = (at("submit_time")?, at("start_time")?, at("end_time")?) else {
         return Ok(None);
     };
     let pods = number("node_num")?.max(1.0);
@@ -60,12 +54,4 @@ fn job(table: &Table, (line, row): (usize, &[String]), queue: &str) -> Result<Op
     let (parts, seconds) = (vec![each], end - start);
     let job = Job { name, queue, submit, parts, seconds, estimate: None, priority: 0, started: None };
     Ok(Some(job).filter(|job| job.seconds > 0))
-}
-
-/// With its zone, or without: only differences count.
-fn read_time(text: &str) -> Option<i64> {
-    let text = text.trim().replacen(' ', "T", 1);
-    let zoned = text.parse::<Timestamp>().ok().map(|time| time.as_second());
-    let plain = || Some(text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp().as_second());
-    zoned.or_else(plain)
 }

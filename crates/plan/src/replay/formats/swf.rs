@@ -1,9 +1,7 @@
 //! The Standard Workload Format: eighteen numbers a job, and a heading of comments that tells the machine's size.
 
-use super::{Problem, Problems, part};
-use crate::node::pretended_nodes::Groups;
+use super::{Problem, Problems, machines, part};
 use crate::replay::{Job, Trace};
-use jiff::Timestamp;
 use std::collections::BTreeMap;
 
 /// Fields by their numbers in the format's description, less one.
@@ -54,11 +52,7 @@ pub fn read(text: &str) -> Result<Trace, Vec<Problem>> {
             (largest / per_node).max(1) * 2
         }
     };
-    let groups =
-        Groups::parse(&format!("{count}x,cpu={per_node},name=node")).and_then(|groups| Groups::joined([groups]));
-    if let Ok(groups) = groups {
-        trace.nodes = groups.nodes(Timestamp::UNIX_EPOCH);
-    }
+    trace.nodes = machines(&format!("{count}x,cpu={per_node},name=node"));
     problems.or(trace)
 }
 

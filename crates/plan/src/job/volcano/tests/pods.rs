@@ -188,6 +188,28 @@ fn a_running_pod_whose_containers_are_not_ready_is_not_enough() {
     assert_eq!(cluster.pods().len(), 4);
 }
 
+// DEP-4
+#[test]
+fn a_job_fails_when_a_task_waits_for_one_that_has_failed() {
+    let run = |mut cluster: Cluster| {
+        cluster.settle();
+        cluster.admit();
+        cluster.settle();
+        for (pod, code) in [("j-a-0", 0), ("j-a-1", 0), ("j-b-0", 1)] {
+            cluster.world.run_pod(pod);
+            cluster.end(pod, code);
+        }
+        cluster.settle();
+        (cluster.phase().to_owned(), cluster.status()["state"]["message"].as_str().unwrap_or("").to_owned())
+    };
+    let (phase, message) = run(Cluster::new(depends("all")));
+    assert_eq!((&*phase, &*message), ("Failed", "2 pods succeeded, 1 failed, of 4; what c waits for has failed"));
+    assert_eq!(run(Cluster::strict(depends("all"))).0, "Pending", "upstream waits for ever");
+    let mut retried = depends("all");
+    retried["policies"] = json!([{"event": "PodFailed", "action": "RestartJob", "timeout": "60s"}]);
+    assert_eq!(run(Cluster::new(retried)).0, "Pending", "it is tried again in a minute");
+}
+
 // DEP-5
 #[test]
 fn a_gang_does_not_wait_for_tasks_that_wait_for_it() {
