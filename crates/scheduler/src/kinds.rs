@@ -52,7 +52,7 @@ pub const HYPER_NODES: Row = 11;
 const SCHEDULING: &str = volley_api::volcano::SCHEDULING;
 const WORKLOADS: &str = "scheduling.k8s.io/v1alpha1";
 
-pub const KINDS: [Kind; 18] = [
+pub const KINDS: [Kind; 20] = [
     kind(SeenAs::Pod, ("v1", "Pod", "pods"), true, Presence::Always),
     kind(SeenAs::PodGroup, (SCHEDULING, "PodGroup", "podgroups"), true, Presence::Defined),
     kind(SeenAs::Queue, (SCHEDULING, "Queue", "queues"), false, Presence::Defined),
@@ -80,8 +80,15 @@ pub const KINDS: [Kind; 18] = [
     groups(2, Presence::Switched),
     groups(3, Presence::Switched),
     kind(SeenAs::Workload, (WORKLOADS, "Workload", "workloads"), true, Presence::Switched),
-    // Every server has it; but without the right to read it, pods must not wait for ever.
+    // Every server has these; but without the right to read them, pods must not wait for ever.
     kind(SeenAs::CsiNode, ("storage.k8s.io/v1", "CSINode", "csinodes"), false, Presence::Switched),
+    kind(SeenAs::CsiDriver, ("storage.k8s.io/v1", "CSIDriver", "csidrivers"), false, Presence::Switched),
+    kind(
+        SeenAs::StorageCapacity,
+        ("storage.k8s.io/v1", "CSIStorageCapacity", "csistoragecapacities"),
+        true,
+        Presence::Switched,
+    ),
 ];
 
 impl Kind {

@@ -316,7 +316,8 @@ fn essence(kind: Kind, object: &Value) -> u64 {
         Kind::Pod => &["status.phase", "status.nominatedNodeName", "status.startTime"],
         Kind::Node => &["status.allocatable"],
         Kind::Queue => &["status.state"],
-        Kind::HyperNode => &[],
+        Kind::HyperNode | Kind::CsiDriver => &[],
+        Kind::StorageCapacity => &["storageClassName", "nodeTopology", "capacity", "maximumVolumeSize"],
         Kind::StorageClass | Kind::PriorityClass => {
             &["value", "globalDefault", "volumeBindingMode", "allowedTopologies", "provisioner"]
         }

@@ -38,7 +38,7 @@ const RIGHTS: &[Right<'static>] = &[
     ("", "nodes namespaces resourcequotas", READ),
     ("", "persistentvolumes", "get list watch patch"),
     ("policy", "poddisruptionbudgets", READ),
-    ("storage.k8s.io", "csinodes storageclasses", READ),
+    ("storage.k8s.io", "csidrivers csinodes csistoragecapacities storageclasses", READ),
     ("topology.volcano.sh", "hypernodes", READ),
     ("topology.volcano.sh", "hypernodes/status", "get patch"),
     ("nodeinfo.volcano.sh", "numatopologies", READ),

@@ -21,6 +21,8 @@ pub enum Refusal {
     QueueNodes,
     /// No volume that a claim could have is there.
     NoVolume,
+    /// A volume for a claim could be made there, were there storage for it.
+    NoStorage,
     VolumesMax,
     /// Another pod uses a claim that only one may use.
     ClaimInUse,
@@ -42,6 +44,7 @@ impl fmt::Display for Refusal {
             Refusal::Selector => "node(s) didn't match Pod's node affinity/selector",
             Refusal::Volume => "node(s) had volume node affinity conflict",
             Refusal::NoVolume => "node(s) didn't find available persistent volumes to bind",
+            Refusal::NoStorage => "node(s) did not have enough free storage",
             Refusal::VolumesMax => "node(s) exceed max volume count",
             Refusal::ClaimInUse => {
                 "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by \

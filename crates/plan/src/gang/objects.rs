@@ -280,6 +280,14 @@ impl Class {
     }
 }
 
+/// A CSIStorageCapacity: how large a volume of the class can be made on some nodes.
+#[derive(Debug, Clone)]
+pub struct Capacity {
+    pub class: String,
+    pub nodes: NodeTerm,
+    pub largest: Quantity,
+}
+
 /// A ResourceQuota: what is left of it.
 #[derive(Debug, Clone)]
 pub struct Quota {

@@ -2,8 +2,8 @@
 
 use super::amounts::Names;
 use super::objects::{
-    Budget, Choice, Claim, Class, Division, Group, HyperNode, Member, Node, Phase, Queue, Quota, State, Topology,
-    Volume,
+    Budget, Capacity, Choice, Claim, Class, Division, Group, HyperNode, Member, Node, Phase, Queue, Quota, State,
+    Topology, Volume,
 };
 use super::strings::Strings;
 use super::terms::{NodeTerm, Taint, list, read_selector, volume_terms};
@@ -272,6 +272,17 @@ pub fn class(object: &Value) -> Class {
         provisioner: text(object, "provisioner").to_owned(),
         terms: list(object, "allowedTopologies").map(NodeTerm::of_topology).collect(),
     }
+}
+
+/// Nothing where it says of no nodes, or nothing of sizes.
+pub fn capacity(object: &Value) -> Option<Capacity> {
+    let size = |name: &str| object.get(name).and_then(Value::as_str).and_then(|size| Quantity::parse(size).ok());
+    let nodes = object.get("nodeTopology").filter(|nodes| nodes.is_object())?;
+    Some(Capacity {
+        class: text(object, "storageClassName").to_owned(),
+        nodes: NodeTerm::of_selector(nodes),
+        largest: size("maximumVolumeSize").or_else(|| size("capacity"))?,
+    })
 }
 
 /// How many pods of each of its groups start together; one that is no gang is as good as single pods.

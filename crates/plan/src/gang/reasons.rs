@@ -90,8 +90,12 @@ impl Round<'_> {
             Blocked::Domains(tried) => self.domain_reason(at, *tried),
             Blocked::Node(pod, placed) => self.node_reason(at, *pod, *placed),
             Blocked::Beside(pod, refusals) => {
-                let lacks_volume = refusals.keys().all(|refusal| *refusal == Refusal::NoVolume);
-                let lack = lacks_volume.then(|| volumes::lack(&self.room, *pod, refusals.values().sum())).flatten();
+                let nodes = refusals.values().sum();
+                let lack = match refusals.keys().copied().collect::<Vec<_>>()[..] {
+                    [Refusal::NoVolume] => volumes::lack(&self.room, *pod, nodes),
+                    [Refusal::NoStorage] => volumes::storage_lack(&self.room, *pod, nodes),
+                    _ => None,
+                };
                 lack.unwrap_or_else(|| WaitingOn::Neighbours {
                     pods: self.missing_alike(at, *pod),
                     refusals: worded(refusals),

@@ -5,8 +5,8 @@
 
 use super::amounts::{self, Amounts, Names};
 use super::objects::{
-    Budget, Claim, ClaimKey, Class, Gang, GangId, Group, HyperNode, Key, Node, NodeId, Phase, Pod, PodId, Queue, Quota,
-    ShapeId, State, Volume,
+    Budget, Capacity, Claim, ClaimKey, Class, Gang, GangId, Group, HyperNode, Key, Node, NodeId, Phase, Pod, PodId,
+    Queue, Quota, ShapeId, State, Volume,
 };
 use super::shape::{self, Shape};
 use super::slots::Slots;
@@ -38,6 +38,9 @@ pub enum Kind {
     Numatopology,
     /// How many volumes a node takes.
     CsiNode,
+    /// Whether a driver tells how much it can make, and what it tells.
+    CsiDriver,
+    StorageCapacity,
     /// Kubernetes' own gangs.
     Workload,
 }
@@ -87,6 +90,9 @@ pub struct Snapshot {
     /// By claim, the pods on nodes that use it.
     pub claim_users: BTreeMap<ClaimKey, BTreeSet<PodId>>,
     pub storage_classes: BTreeMap<String, Class>,
+    /// Drivers that tell how large a volume they can make where, and what they tell.
+    pub metered: BTreeSet<String>,
+    pub capacities: BTreeMap<(String, String), Capacity>,
     pub namespaces: BTreeMap<String, Labels>,
     pub quotas: BTreeMap<(String, String), Quota>,
     pub hyper_nodes: BTreeMap<String, HyperNode>,
@@ -155,6 +161,14 @@ impl Snapshot {
                 let number = self.node_id(name);
                 self.set_volumes_max(number, read::volumes_max(object));
             }
+            Kind::CsiDriver if at(object, "spec.storageCapacity") == Some(&Value::Bool(true)) => {
+                self.metered.insert(name.to_owned());
+            }
+            Kind::CsiDriver => drop(self.metered.remove(name)),
+            Kind::StorageCapacity => match read::capacity(object) {
+                Some(capacity) => drop(self.capacities.insert(pair(), capacity)),
+                None => drop(self.capacities.remove(&pair())),
+            },
             Kind::Workload => {
                 self.workloads.insert(pair(), read::workload(object));
                 for pod in self.orphans.remove(&pair()).unwrap_or_default().into_values() {
@@ -200,6 +214,8 @@ impl Snapshot {
                     self.tidy_node(number);
                 }
             }
+            Kind::CsiDriver => drop(self.metered.remove(name)),
+            Kind::StorageCapacity => drop(self.capacities.remove(&pair())),
             Kind::CsiNode => {
                 if let Some(number) = self.nodes.find(name) {
                     self.set_volumes_max(number, BTreeMap::new());

@@ -100,6 +100,17 @@ impl NodeTerm {
         NodeTerm { labels: list(term, "matchLabelExpressions").map(wish).collect(), fields: Vec::new() }
     }
 
+    /// A label selector over nodes; one without conditions means them all.
+    pub fn of_selector(selector: &Value) -> NodeTerm {
+        let equal = at(selector, "matchLabels").and_then(Value::as_object).into_iter().flatten();
+        let equal = equal.map(|(key, value)| Wish::equals(key, value.as_str().unwrap_or_default()));
+        let mut labels: Vec<Wish> = equal.chain(list(selector, "matchExpressions").map(Wish::read)).collect();
+        if labels.is_empty() {
+            labels.push(Wish { key: String::new(), operator: Operator::DoesNotExist, values: Vec::new() });
+        }
+        NodeTerm { labels, fields: Vec::new() }
+    }
+
     pub fn matches(&self, name: &str, labels: &Labels) -> bool {
         let is_empty = self.labels.is_empty() && self.fields.is_empty();
         let field = |wish: &Wish| wish.holds(Some(name).filter(|_| wish.key == "metadata.name"));

@@ -5,7 +5,7 @@
 //! in a room have chosen is not for others.
 
 use super::fit::Refusal;
-use super::objects::{Claim, ClaimKey, Class, Key, PodId, ShapeId, Volume};
+use super::objects::{Capacity, Claim, ClaimKey, Class, Key, PodId, ShapeId, Volume};
 use super::room::Room;
 use super::shape::Shape;
 use super::snapshot::Snapshot;
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
+use volley_api::kube::quantity::Quantity;
 
 /// What a claim is told by: whoever makes its volume makes it there.
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
@@ -37,6 +38,8 @@ struct Needs<'a> {
 struct Stock<'a> {
     at: BTreeMap<u32, Vec<Offer<'a>>>,
     anywhere: Vec<Offer<'a>>,
+    /// How large a volume can be made on each node, if whoever makes them tells.
+    storage: Option<BTreeMap<u32, Quantity>>,
 }
 
 type Offer<'a> = (&'a str, &'a Volume);
@@ -53,8 +56,10 @@ pub struct Volumes<'a> {
 
 /// Whether volumes must be looked for node by node; else one is made wherever the pod goes.
 pub fn is_choosy(snapshot: &Snapshot, key: &ClaimKey, claim: &Claim) -> bool {
-    let is_static = snapshot.storage_classes.get(&claim.class).is_some_and(Class::is_static);
-    is_static || snapshot.stock.contains_key(&claim.class) || snapshot.owned.contains_key(key)
+    let decides = |class: &Class| class.is_static() || snapshot.metered.contains(&class.provisioner);
+    snapshot.storage_classes.get(&claim.class).is_some_and(decides)
+        || snapshot.stock.contains_key(&claim.class)
+        || snapshot.owned.contains_key(key)
 }
 
 /// Whether it matters to the shape which claims others use, which volumes are left, or how many a node takes.
@@ -121,11 +126,8 @@ fn stock<'a>(room: &Room<'a>, class: &str) -> Stock<'a> {
     let names = snapshot.stock.get(class).into_iter().flatten().filter(|name| !promised.contains(name.as_str()));
     let mut offers: Vec<Offer> = names.map(|name| (name.as_str(), &snapshot.volumes[name])).collect();
     offers.sort_by(|a, b| (a.1.size, a.0).cmp(&(b.1.size, b.0)));
-    let mut hosts: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
-    for (position, node) in (0..).zip(&room.nodes) {
-        node.labels.get(HOSTNAME).into_iter().for_each(|host| hosts.entry(host).or_default().push(position));
-    }
-    let mut stock = Stock::default();
+    let hosts = by_label(room, HOSTNAME);
+    let mut stock = Stock { storage: storage(room, class), ..Stock::default() };
     for offer in offers {
         if offer.1.terms.is_none() {
             stock.anywhere.push(offer);
@@ -142,6 +144,42 @@ fn stock<'a>(room: &Room<'a>, class: &str) -> Stock<'a> {
         positions.into_iter().for_each(|at| stock.at.entry(at).or_default().push(offer));
     }
     stock
+}
+
+/// Nodes by their value of a label.
+fn by_label<'r>(room: &'r Room, key: &str) -> BTreeMap<&'r str, Vec<u32>> {
+    let mut found: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    for (position, node) in (0..).zip(&room.nodes) {
+        node.labels.get(key).into_iter().for_each(|value| found.entry(value).or_default().push(position));
+    }
+    found
+}
+
+fn storage(room: &Room, class: &str) -> Option<BTreeMap<u32, Quantity>> {
+    let snapshot = room.snapshot;
+    let driver = &snapshot.storage_classes.get(class)?.provisioner;
+    let capacities = || snapshot.capacities.values().filter(|capacity| capacity.class == *class);
+    snapshot.metered.contains(driver).then(|| {
+        let mut storage: BTreeMap<u32, Quantity> = BTreeMap::new();
+        let mut labels: BTreeMap<&str, BTreeMap<&str, Vec<u32>>> = BTreeMap::new();
+        for Capacity { nodes, largest, .. } in capacities() {
+            // Most name one machine by a label of theirs: then only those are looked at that have it.
+            let named = nodes.labels.iter().find_map(|wish| Some((&*wish.key, wish.listed()?)));
+            let positions: Vec<u32> = match named {
+                Some((key, values)) => {
+                    let known = labels.entry(key).or_insert_with(|| by_label(room, key));
+                    values.iter().filter_map(|value| known.get(value.as_str())).flatten().copied().collect()
+                }
+                None => (0..room.nodes.len() as u32).collect(),
+            };
+            let node = |position: u32| room.nodes[position as usize];
+            for at in positions.into_iter().filter(|at| nodes.matches(&node(*at).name, &node(*at).labels)) {
+                let known = storage.entry(at).or_insert(*largest);
+                *known = (*known).max(*largest);
+            }
+        }
+        storage
+    })
 }
 
 fn is_at(room: &Room, volume: &Volume, position: usize) -> bool {
@@ -165,8 +203,8 @@ fn reserved<'a>(snapshot: &'a Snapshot, key: &ClaimKey, claim: &Claim) -> Option
     })
 }
 
-/// What each open claim would get on the node, nothing where it is to be made; none if one can have none there.
-fn choose<'a>(room: &Room<'a>, needs: &Needs<'a>, position: usize) -> Option<Vec<Option<&'a str>>> {
+/// What each open claim would get on the node, nothing where it is to be made; an error if one can have none there.
+fn choose<'a>(room: &Room<'a>, needs: &Needs<'a>, position: usize) -> Result<Vec<Option<&'a str>>, Refusal> {
     let volumes = &room.volumes;
     let mut chosen: Vec<Option<&'a str>> = Vec::new();
     for (key, claim) in &needs.open {
@@ -176,7 +214,7 @@ fn choose<'a>(room: &Room<'a>, needs: &Needs<'a>, position: usize) -> Option<Vec
             if is_there {
                 continue;
             }
-            return None;
+            return Err(Refusal::NoVolume);
         }
         if let Some((name, volume)) = reserved(room.snapshot, key, claim) {
             let suits = claim.size <= volume.size && claim.is_block == volume.is_block && is_at(room, volume, position);
@@ -184,29 +222,39 @@ fn choose<'a>(room: &Room<'a>, needs: &Needs<'a>, position: usize) -> Option<Vec
             if suits {
                 continue;
             }
-            return None;
+            return Err(Refusal::NoVolume);
         }
-        let stock = volumes.stocks.get(claim.class.as_str())?;
+        let stock = volumes.stocks.get(claim.class.as_str()).ok_or(Refusal::NoVolume)?;
         let is_free = |(name, volume): &&Offer<'a>| {
             !volumes.taken.contains(name) && !chosen.contains(&Some(*name)) && fits(claim, volume)
         };
         let here = stock.at.get(&(position as u32)).into_iter().flatten().find(is_free);
         let found = here.into_iter().chain(stock.anywhere.iter().find(is_free)).min_by_key(|(name, v)| (v.size, *name));
-        if found.is_none() && !is_made(room, claim, position) {
-            return None;
+        if found.is_none() {
+            must_be_made(room, claim, stock, position)?;
         }
         chosen.push(found.map(|(name, _)| *name));
     }
-    Some(chosen)
+    Ok(chosen)
 }
 
-/// Whether somebody makes a volume for the claim on the node.
-fn is_made(room: &Room, claim: &Claim, position: usize) -> bool {
+/// Whether somebody makes a volume for the claim on the node, and has storage for it there.
+fn must_be_made(room: &Room, claim: &Claim, stock: &Stock, position: usize) -> Result<(), Refusal> {
     let node = room.nodes[position];
     let class = room.snapshot.storage_classes.get(&claim.class).filter(|class| !class.is_static());
-    class.is_some_and(|class| {
+    let is_made = class.is_some_and(|class| {
         class.terms.is_empty() || class.terms.iter().any(|term| term.matches(&node.name, &node.labels))
-    })
+    });
+    // What is being made for it already is not there a second time.
+    let is_begun = !claim.node.is_empty();
+    let has_storage = |storage: &BTreeMap<u32, Quantity>| {
+        is_begun || storage.get(&(position as u32)).is_some_and(|largest| claim.size <= *largest)
+    };
+    match is_made {
+        true if stock.storage.as_ref().is_none_or(has_storage) => Ok(()),
+        true => Err(Refusal::NoStorage),
+        false => Err(Refusal::NoVolume),
+    }
 }
 
 /// Why the pod's claims keep it from the node; the room has been told to look at them.
@@ -215,8 +263,8 @@ pub fn refusal(room: &Room, pod: PodId, position: usize) -> Option<Refusal> {
     let needs = room.volumes.needs.get(&shape)?.as_ref()?;
     if needs.exclusive.iter().any(|claim| is_used(room, pod, claim)) {
         Some(Refusal::ClaimInUse)
-    } else if choose(room, needs, position).is_none() {
-        Some(Refusal::NoVolume)
+    } else if let Err(refusal) = choose(room, needs, position) {
+        Some(refusal)
     } else if is_beyond_limit(room, needs, position) {
         Some(Refusal::VolumesMax)
     } else {
@@ -338,6 +386,16 @@ fn give(key: &ClaimKey, claim: &Claim, name: &Arc<str>, volume: &Volume) -> Way 
         "uid": claim.uid});
     let metadata = json!({"resourceVersion": volume.version, "annotations": chosen.unwrap_or_else(|| json!({}))});
     Way::Give { volume: name.clone(), patch: json!({"metadata": metadata, "spec": {"claimRef": reference}}) }
+}
+
+/// The claim of the shape for which there is no storage anywhere, and the largest that there is.
+pub fn storage_lack(room: &Room, pod: PodId, nodes: usize) -> Option<WaitingOn> {
+    let needs = room.volumes.needs.get(&room.snapshot.pods[pod].shape)?.as_ref()?;
+    let (key, claim) = needs.open.last()?;
+    let storage = room.volumes.stocks.get(claim.class.as_str())?.storage.as_ref()?;
+    let largest = storage.values().max().map(ToString::to_string);
+    let (size, class) = (claim.size.to_string(), claim.class.clone());
+    Some(WaitingOn::Storage { claim: key.1.clone(), nodes, size, class, largest })
 }
 
 /// The claim of the shape for which there is no volume, and what there is.

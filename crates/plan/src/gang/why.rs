@@ -81,6 +81,14 @@ pub enum WaitingOn {
         free: usize,
         largest: Option<String>,
     },
+    /// A claim's volume would be made where its pod goes, and no node has the storage for it.
+    Storage {
+        claim: String,
+        nodes: usize,
+        size: String,
+        class: String,
+        largest: Option<String>,
+    },
     /// A pod asks for devices that are allocated by claims.
     Devices {
         claim: String,
@@ -266,6 +274,14 @@ impl fmt::Display for WaitingOn {
                      available persistent volumes to bind; {free} of the class are free{most}"
                 )
             }
+            WaitingOn::Storage { claim, nodes, size, class, largest } => {
+                let largest = largest.as_deref().unwrap_or("0");
+                write!(
+                    out,
+                    "persistentvolumeclaim \"{claim}\" asks for {size} of class {class}: {nodes} node(s) did not have \
+                     enough free storage; the largest volume that can be made has {largest}"
+                )
+            }
             WaitingOn::Devices { claim } => {
                 write!(out, "asks for devices by resource claim \"{claim}\", which this scheduler does not allocate")
             }
@@ -363,6 +379,7 @@ impl WaitingOn {
             | WaitingOn::Gates { .. }
             | WaitingOn::Claim { .. }
             | WaitingOn::Volume { .. }
+            | WaitingOn::Storage { .. }
             | WaitingOn::Devices { .. }
             | WaitingOn::Refused { .. }
             | WaitingOn::Admission { .. }

@@ -80,15 +80,15 @@ impl<P: Fn(&Cluster) -> Plan> Run<P> {
         match disturbance {
             Disturbance::Dies(actions) => {
                 let mut plan = self.plan();
-                // The next one begins with a list of all there is: it never sees less than this one did.
-                let latest = self.history.len() - 1;
-                self.horizon = self.cluster.objects.keys().map(|(kind, _)| (kind.clone(), latest)).collect();
                 if plan.actions.len() > *actions {
                     plan.actions.truncate(*actions);
                     plan.events.clear();
                 }
                 // What it would have been refused does not matter to a controller that dies.
                 let _ = self.apply(&plan);
+                // The next one begins with a list of all there is.
+                self.history = vec![self.cluster.objects.clone()];
+                self.horizon.clear();
             }
             Disturbance::Lags(behind) => {
                 let view = self.view(behind);

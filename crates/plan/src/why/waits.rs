@@ -246,6 +246,9 @@ fn remedies(seen: &Observed, on: &WaitingOn) -> (&'static str, Vec<String>) {
         WaitingOn::Gates { .. } => ("Gates", vec![GATES.to_owned()]),
         WaitingOn::Claim { claim, is_missing, .. } => claim_remedy(seen, claim, *is_missing),
         WaitingOn::Volume { claim, size, class, .. } => ("NoVolume", vec![no_volume(claim, size, class)]),
+        WaitingOn::Storage { claim, class, .. } => {
+            ("NoStorage", vec![format!("free storage of class {class} on a node, or ask for less in claim {claim}")])
+        }
         WaitingOn::Devices { .. } => ("DeviceClaims", vec![DEVICES.to_owned()]),
         WaitingOn::Refused { .. } => ("BindRefused", vec![REFUSED.to_owned()]),
         WaitingOn::Admission { resource, .. } => {

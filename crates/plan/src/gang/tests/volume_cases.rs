@@ -304,3 +304,38 @@ fn a_node_takes_as_many_volumes_as_it_says() {
     world.snapshot.forget(Kind::CsiNode, "", "a");
     assert_eq!(world.step(), ["p4>a"]);
 }
+
+#[test]
+fn a_volume_is_made_only_where_there_is_storage_for_it() {
+    let mut world = local(1);
+    let driver = |tells: bool| json!({"metadata": {"name": "example.com/made"}, "spec": {"storageCapacity": tells}});
+    let capacity = |name: &str, node: &str, size: &str, most: Value| {
+        json!({"metadata": {"name": name, "namespace": "d"}, "storageClassName": "made", "capacity": size,
+            "maximumVolumeSize": most, "nodeTopology": {"matchLabels": {"kubernetes.io/hostname": node}}})
+    };
+    claim(&mut world, "c", "10Gi", json!({"spec": {"storageClassName": "made"}}));
+    pod(&mut world, "p", &["c"]);
+    world.see(Kind::StorageCapacity, &capacity("on-a", "a", "5Gi", Value::Null));
+    assert_eq!(told(&world), "p>a", "the driver does not tell, so it is not asked");
+    world.see(Kind::CsiDriver, &driver(true));
+    let none = |largest: &str| {
+        format!(
+            "persistentvolumeclaim \"c\" asks for 10Gi of class made: 2 node(s) did not have enough free storage; the \
+             largest volume that can be made has {largest}"
+        )
+    };
+    assert_eq!(told(&world), none("5Gi"));
+    world.see(Kind::StorageCapacity, &capacity("on-b", "b", "50Gi", json!("8Gi")));
+    assert_eq!(told(&world), none("8Gi"), "one volume is not to be larger than the driver says");
+    world.see(Kind::StorageCapacity, &capacity("on-b", "b", "50Gi", Value::Null));
+    assert_eq!(told(&world), "p>b");
+    world.snapshot.forget(Kind::StorageCapacity, "d", "on-b");
+    let begun = json!({"metadata": {"annotations": {SELECTED_NODE: "a"}}, "spec": {"storageClassName": "made"}});
+    claim(&mut world, "c", "10Gi", begun);
+    assert_eq!(told(&world), "p>a", "what is being made there has its storage");
+    claim(&mut world, "c", "10Gi", json!({"spec": {"storageClassName": "made"}}));
+    let all = json!({"metadata": {"name": "all", "namespace": "d"}, "storageClassName": "made", "capacity": "1Ti",
+        "nodeTopology": {}});
+    world.see(Kind::StorageCapacity, &all);
+    assert_eq!(told(&world), "p>a", "an empty selector means every node");
+}

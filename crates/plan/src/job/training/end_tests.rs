@@ -123,6 +123,19 @@ fn with_no_backoff_the_first_failed_pod_fails_the_job() {
     }
 }
 
+// PT-STA-4
+#[test]
+fn how_many_have_failed_is_written_before_their_pods_go() {
+    let policy = json!({"backoffLimit": 0, "cleanPodPolicy": "All"});
+    let mut stage = ran(Stage::torch(1, "Never", json!({ "runPolicy": policy })));
+    stage.end_as("x-worker-0", "Failed", Some(1));
+    // A controller that starts here finds the job failed and deletes what tells how.
+    stage.step();
+    assert_eq!((stage.counters("Worker"), stage.pods().len()), ([0, 0, 1], 2));
+    stage.settle();
+    assert_eq!(stage.counters("Worker"), [0, 0, 1]);
+}
+
 // PT-BKF-4
 #[test]
 fn the_backoff_limit_ends_the_job_and_cleans_up() {

@@ -35,6 +35,24 @@ fn a_gang_scheduler_is_told_by_its_name() {
     assert_eq!(Gang::parse("co"), Some(Gang::Plugins("co".into())));
 }
 
+// PT-SUS-5
+#[test]
+fn a_resumed_job_that_waits_for_its_gang_counts_nothing_of_its_earlier_life() {
+    let mut stage = gang(Stage::torch(2, "Never", json!({})), "volcano");
+    stage.world.edit("PodGroup", "x", json!({"status": {"phase": "Inqueue"}}));
+    stage.settle();
+    stage.run_all();
+    stage.end("x-worker-1", 0);
+    assert_eq!(stage.counters("Worker"), [1, 1, 0]);
+    for suspend in [true, false] {
+        stage.edit(json!({"spec": {"runPolicy": {"suspend": suspend}}}));
+        stage.settle();
+        stage.pods().iter().for_each(|pod| stage.end(pod, 143));
+        stage.settle();
+    }
+    assert_eq!((stage.counters("Worker"), stage.pods().len()), ([0, 0, 0], 0));
+}
+
 // PT-GNG-1, PT-GNG-4, PT-STA-5
 #[test]
 fn pods_wait_for_their_group_at_volcano() {

@@ -105,4 +105,8 @@ pub fn resume(round: &mut Round) {
         round.plan.events.push(event);
     }
     round.status.start_time = Some(wire_time(round.now).0);
+    // It may have to wait for its gang now; what is counted is of this life.
+    for counters in round.status.replica_statuses.values_mut().filter(|_| !round.settings.is_strict) {
+        (counters.active, counters.succeeded, counters.failed) = (0, 0, 0);
+    }
 }
