@@ -92,8 +92,9 @@ impl Round<'_> {
             Blocked::Beside(pod, refusals) => {
                 let nodes = refusals.values().sum();
                 let lack = match refusals.keys().copied().collect::<Vec<_>>()[..] {
-                    [Refusal::NoVolume] => volumes::lack(&self.room, *pod, nodes),
-                    [Refusal::NoStorage] => volumes::storage_lack(&self.room, *pod, nodes),
+                    [refusal @ (Refusal::NoVolume | Refusal::NoStorage)] => {
+                        volumes::lack(&self.room, *pod, nodes, refusal)
+                    }
                     _ => None,
                 };
                 lack.unwrap_or_else(|| WaitingOn::Neighbours {

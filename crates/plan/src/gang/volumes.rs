@@ -388,19 +388,23 @@ fn give(key: &ClaimKey, claim: &Claim, name: &Arc<str>, volume: &Volume) -> Way 
     Way::Give { volume: name.clone(), patch: json!({"metadata": metadata, "spec": {"claimRef": reference}}) }
 }
 
-/// The claim of the shape for which there is no storage anywhere, and the largest that there is.
-pub fn storage_lack(room: &Room, pod: PodId, nodes: usize) -> Option<WaitingOn> {
+/// The claim of the shape for which there is no volume, and what there is; or no storage to make one, if all nodes say so.
+pub fn lack(room: &Room, pod: PodId, nodes: usize, refusal: Refusal) -> Option<WaitingOn> {
     let needs = room.volumes.needs.get(&room.snapshot.pods[pod].shape)?.as_ref()?;
-    let (key, claim) = needs.open.last()?;
-    let storage = room.volumes.stocks.get(claim.class.as_str())?.storage.as_ref()?;
-    let largest = storage.values().max().map(ToString::to_string);
-    let (size, class) = (claim.size.to_string(), claim.class.clone());
-    Some(WaitingOn::Storage { claim: key.1.clone(), nodes, size, class, largest })
-}
-
-/// The claim of the shape for which there is no volume, and what there is.
-pub fn lack(room: &Room, pod: PodId, nodes: usize) -> Option<WaitingOn> {
-    let needs = room.volumes.needs.get(&room.snapshot.pods[pod].shape)?.as_ref()?;
+    let worded = |(key, claim): &(ClaimKey, &Claim), free: usize, largest: Option<Quantity>| WaitingOn::Volume {
+        claim: key.1.clone(),
+        nodes,
+        size: claim.size.to_string(),
+        class: claim.class.clone(),
+        free,
+        largest: largest.map(|size| size.to_string()),
+        is_made: refusal == Refusal::NoStorage,
+    };
+    if refusal == Refusal::NoStorage {
+        let largest = needs.open.last()?;
+        let storage = room.volumes.stocks.get(largest.1.class.as_str())?.storage.as_ref()?;
+        return Some(worded(largest, 0, storage.values().max().copied()));
+    }
     let offers = |claim: &Claim| {
         let stock = room.volumes.stocks.get(claim.class.as_str());
         let all = stock.into_iter().flat_map(|stock| stock.at.values().flatten().chain(&stock.anywhere));
@@ -409,15 +413,7 @@ pub fn lack(room: &Room, pod: PodId, nodes: usize) -> Option<WaitingOn> {
         free.into_iter().filter(|(name, _)| !taken.contains(name)).map(|(_, volume)| volume).collect::<Vec<_>>()
     };
     let fits_none = |(_, claim): &&(ClaimKey, &Claim)| !offers(claim).iter().any(|volume| fits(claim, volume));
-    let (key, claim) = needs.open.iter().find(fits_none).or_else(|| needs.open.first())?;
-    let free = offers(claim);
-    let largest = free.iter().map(|volume| volume.size).max();
-    Some(WaitingOn::Volume {
-        claim: key.1.clone(),
-        nodes,
-        size: claim.size.to_string(),
-        class: claim.class.clone(),
-        free: free.len(),
-        largest: largest.map(|size| size.to_string()),
-    })
+    let open = needs.open.iter().find(fits_none).or_else(|| needs.open.first())?;
+    let free = offers(open.1);
+    Some(worded(open, free.len(), free.iter().map(|volume| volume.size).max()))
 }

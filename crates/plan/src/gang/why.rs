@@ -77,17 +77,10 @@ pub enum WaitingOn {
         nodes: usize,
         size: String,
         class: String,
-        /// How many volumes of the class are free, and the size of the largest.
+        /// How many volumes of the class are free, and the size of the largest, or of the largest that can be made.
         free: usize,
         largest: Option<String>,
-    },
-    /// A claim's volume would be made where its pod goes, and no node has the storage for it.
-    Storage {
-        claim: String,
-        nodes: usize,
-        size: String,
-        class: String,
-        largest: Option<String>,
+        is_made: bool,
     },
     /// A pod asks for devices that are allocated by claims.
     Devices {
@@ -266,21 +259,17 @@ impl fmt::Display for WaitingOn {
             WaitingOn::Claim { claim, is_missing: false, problem: Some(problem) } => {
                 write!(out, "persistentvolumeclaim \"{claim}\" {problem}")
             }
-            WaitingOn::Volume { claim, nodes, size, class, free, largest } => {
-                let most = largest.as_ref().map(|largest| format!(", the largest with {largest}")).unwrap_or_default();
-                write!(
-                    out,
-                    "persistentvolumeclaim \"{claim}\" asks for {size} of class {class}: {nodes} node(s) didn't find \
-                     available persistent volumes to bind; {free} of the class are free{most}"
-                )
-            }
-            WaitingOn::Storage { claim, nodes, size, class, largest } => {
-                let largest = largest.as_deref().unwrap_or("0");
-                write!(
-                    out,
-                    "persistentvolumeclaim \"{claim}\" asks for {size} of class {class}: {nodes} node(s) did not have \
-                     enough free storage; the largest volume that can be made has {largest}"
-                )
+            WaitingOn::Volume { claim, nodes, size, class, free, largest, is_made } => {
+                let largest = largest.as_deref();
+                let lack = if *is_made {
+                    format!("have enough free storage; the largest that can be made has {}", largest.unwrap_or("0"))
+                } else {
+                    let most = largest.map(|largest| format!(", the largest with {largest}")).unwrap_or_default();
+                    format!("find available persistent volumes to bind; {free} of the class are free{most}")
+                };
+                let word = if *is_made { "did not" } else { "didn't" };
+                write!(out, "persistentvolumeclaim \"{claim}\" asks for {size} of class {class}: ")?;
+                write!(out, "{nodes} node(s) {word} {lack}")
             }
             WaitingOn::Devices { claim } => {
                 write!(out, "asks for devices by resource claim \"{claim}\", which this scheduler does not allocate")
@@ -379,7 +368,6 @@ impl WaitingOn {
             | WaitingOn::Gates { .. }
             | WaitingOn::Claim { .. }
             | WaitingOn::Volume { .. }
-            | WaitingOn::Storage { .. }
             | WaitingOn::Devices { .. }
             | WaitingOn::Refused { .. }
             | WaitingOn::Admission { .. }

@@ -245,10 +245,8 @@ fn remedies(seen: &Observed, on: &WaitingOn) -> (&'static str, Vec<String>) {
         ),
         WaitingOn::Gates { .. } => ("Gates", vec![GATES.to_owned()]),
         WaitingOn::Claim { claim, is_missing, .. } => claim_remedy(seen, claim, *is_missing),
+        WaitingOn::Volume { claim, class, is_made: true, .. } => ("NoStorage", vec![no_storage(claim, class)]),
         WaitingOn::Volume { claim, size, class, .. } => ("NoVolume", vec![no_volume(claim, size, class)]),
-        WaitingOn::Storage { claim, class, .. } => {
-            ("NoStorage", vec![format!("free storage of class {class} on a node, or ask for less in claim {claim}")])
-        }
         WaitingOn::Devices { .. } => ("DeviceClaims", vec![DEVICES.to_owned()]),
         WaitingOn::Refused { .. } => ("BindRefused", vec![REFUSED.to_owned()]),
         WaitingOn::Admission { resource, .. } => {
@@ -302,6 +300,10 @@ fn remedies(seen: &Observed, on: &WaitingOn) -> (&'static str, Vec<String>) {
 
 fn what_if(seen: &Observed, change: &str) -> String {
     format!("try it: volley why {}{} --what-if {change}", name(seen.job), namespace_flag(seen.job))
+}
+
+fn no_storage(claim: &str, class: &str) -> String {
+    format!("free storage of class {class} on a node, or ask for less in claim {claim}")
 }
 
 fn no_volume(claim: &str, size: &str, class: &str) -> String {

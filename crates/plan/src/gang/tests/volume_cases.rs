@@ -321,7 +321,7 @@ fn a_volume_is_made_only_where_there_is_storage_for_it() {
     let none = |largest: &str| {
         format!(
             "persistentvolumeclaim \"c\" asks for 10Gi of class made: 2 node(s) did not have enough free storage; the \
-             largest volume that can be made has {largest}"
+             largest that can be made has {largest}"
         )
     };
     assert_eq!(told(&world), none("5Gi"));

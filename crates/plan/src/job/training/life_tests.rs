@@ -187,6 +187,13 @@ fn a_job_that_asks_for_it_restarts_as_a_whole() {
     assert_eq!(stage.conditions(), ["Created", "Running"]);
     stage.end("x-master-0", 9);
     assert_eq!(stage.conditions().last().unwrap(), "Failed", "the second restart reaches the limit");
+    // A master that fails before anybody saw it run: its workers, which wait for it, go too.
+    let mut short = Stage::torch(1, "Never", json!({"runPolicy": {"backoffLimit": 2}}));
+    short.edit(scope.clone());
+    short.settle();
+    short.world.run_pod("x-master-0");
+    short.end("x-master-0", 1);
+    assert_eq!((short.conditions(), short.pods().len()), (vec!["Created".to_owned(), "Restarting".to_owned()], 2));
     let mut strict = Stage::torch(1, "Never", json!({})).strict();
     strict.edit(scope);
     strict.settle();

@@ -121,7 +121,10 @@ impl<'a> Round<'a> {
             pods::sync(self, replica);
             services::sync(self, replica);
         }
-        pods::open_gates(self);
+        // Pods that have just been deleted need no gate taken off.
+        if !restart::holds_creation(self) {
+            pods::open_gates(self);
+        }
     }
 
     /// A job that no gang holds back starts at once.
