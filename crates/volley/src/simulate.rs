@@ -8,11 +8,13 @@ use crate::target::{TargetArgs, block_on};
 use crate::why::{observe, read_policy};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use flate2::read::MultiGzDecoder;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_saphyr::Spanned;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use volley_plan::gang::policy::built_in;
@@ -22,6 +24,11 @@ use volley_plan::replay::plot::{self, Series};
 use volley_plan::replay::report::{Report, Waits, report, span};
 use volley_plan::replay::run::{Outcome, run};
 use volley_plan::replay::{Trace, live};
+
+/// How a compressed file begins.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// The largest published traces have about a gigabyte.
+const TEXT_MAX: u64 = 4 << 30;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,7 +40,7 @@ Examples:
 
 A trace is volley's own (YAML, JSON or CSV: name, queue, submit, pods, gpus, cpu, memory, duration, estimate, priority),
 Microsoft's Philly cluster_job_log, Alibaba's openb_pod_list or pai_task_table, a job list of Helios or Acme, or in the
-Standard Workload Format; its content tells which. The same trace gives the same figures.";
+Standard Workload Format, as they are or as .gz; its content tells which. The same trace gives the same figures.";
 
 /// Replay a trace of jobs on a pretended cluster, and print how they fared
 #[derive(Args)]
@@ -141,8 +148,27 @@ fn refused(file: &Path, problems: &[Problem]) -> anyhow::Error {
     )
 }
 
+/// The file's text, also if it is compressed as published traces often are.
+fn read_text(file: &Path) -> Result<String> {
+    let failed = || format!("failed to read `{}`", file.display());
+    let mut bytes = fs::read(file).with_context(failed)?;
+    if bytes.starts_with(&GZIP) {
+        let mut text = Vec::new();
+        MultiGzDecoder::new(&bytes[..]).take(TEXT_MAX + 1).read_to_end(&mut text).with_context(failed)?;
+        bytes = text;
+    }
+    if bytes.len() as u64 > TEXT_MAX {
+        bail!("`{}` has more than {} GiB of text\nhint: cut it into parts", file.display(), TEXT_MAX >> 30);
+    }
+    let is_archive = bytes.starts_with(b"PK") || bytes.get(257..262) == Some(b"ustar");
+    match String::from_utf8(bytes) {
+        Ok(text) if !is_archive => Ok(text),
+        _ => bail!("`{}` is no text\nhint: if it is an archive (.tar, .tar.gz, .zip), unpack it first", file.display()),
+    }
+}
+
 fn read_trace(file: &Path) -> Result<Trace> {
-    let text = fs::read_to_string(file).with_context(|| format!("failed to read `{}`", file.display()))?;
+    let text = read_text(file)?;
     let format = formats::detect(&text);
     if format != Format::Own {
         return formats::read(format, &text).map_err(|problems| refused(file, &problems));
@@ -163,9 +189,8 @@ fn read_nodes(words: &str) -> Result<Vec<Value>> {
         let groups = groups.map_err(|problem| anyhow!("--nodes: {problem}\nhint: it is no file either"))?;
         return Ok(groups.nodes(Timestamp::UNIX_EPOCH));
     }
-    let text = fs::read_to_string(file).with_context(|| format!("failed to read `{words}`"))?;
-    let first = text.lines().next().unwrap_or_default().to_ascii_lowercase();
-    if first.contains("cpu_milli") || first.contains("number of gpus") {
+    let text = read_text(file)?;
+    if alibaba::has_nodes(&text) {
         return alibaba::read_nodes(&text).map_err(|problems| refused(file, &problems));
     }
     let mut found = Vec::new();

@@ -95,8 +95,8 @@ pub fn places<'a>(snapshot: &'a Snapshot, shape: &Shape) -> Result<Places<'a>, B
         // One that names its volume is bound without us.
         let class = snapshot.storage_classes.get(&claim.class).filter(|class| class.waits_for_pod);
         let class = class.filter(|_| claim.chosen.is_empty()).ok_or_else(|| wait(false, None))?;
-        // Where there are volumes, `volumes` looks for one node by node.
-        if !class.terms.is_empty() && !volumes::is_choosy(snapshot, &key, claim) {
+        // Where there are volumes, `volumes` looks for one node by node; they may be where the class makes none.
+        if !class.terms.is_empty() && !volumes::may_have_one(snapshot, &key, claim) {
             places.push(&class.terms);
         }
     }

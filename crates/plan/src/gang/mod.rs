@@ -112,17 +112,18 @@ const BEGINNINGS_MAX: usize = 8;
 
 /// The snapshot is lent: what would come of a placement is tried on it and undone, so that it is as before.
 pub fn place(snapshot: &mut Snapshot, now: Timestamp) -> Placement {
-    begin(snapshot, now, rehearsal::look_ahead)
+    begin(snapshot, now, BEGINNINGS_MAX, rehearsal::look_ahead)
 }
 
 /// Begins anew until nothing more is learned; `look_ahead` asks what would come of an outcome that a round has no doubts of.
 fn begin(
     snapshot: &mut Snapshot,
     now: Timestamp,
+    beginnings_max: usize,
     look_ahead: fn(&mut Snapshot, Timestamp, &Outcome, &Lessons) -> Lessons,
 ) -> Placement {
     let mut lessons = Lessons::default();
-    for _ in 1..BEGINNINGS_MAX {
+    for _ in 1..beginnings_max {
         let outcome = Round::new(snapshot, now).run(&lessons);
         let learned =
             if outcome.learned.is_empty() { look_ahead(snapshot, now, &outcome, &lessons) } else { outcome.learned };

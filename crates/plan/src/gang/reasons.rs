@@ -204,7 +204,9 @@ impl Round<'_> {
         let names = &self.snapshot.names;
         let times = i64::try_from(pods).unwrap_or(i64::MAX);
         let alike: Amounts = request.iter().map(|amount| amount.saturating_mul(times)).collect();
-        let whole = Some(self.asks[at].missing(self.snapshot).1).filter(|whole| !covers(&alike, whole));
+        // Of pods of several sizes the smaller may be enough.
+        let (count, whole) = self.asks[at].missing(self.snapshot);
+        let whole = Some(whole).filter(|whole| count == self.asks[at].pods.len() && !covers(&alike, whole));
         let free = whole.as_ref().map(|_| self.room.free_of_all());
         let short = |asked: &[i64], have: &[i64]| {
             let resources = self.ledger.resources().iter().copied();
@@ -220,21 +222,15 @@ impl Round<'_> {
         if let Some((_, resource, asked, total)) = never {
             return Some(WaitingOn::TooLarge { resource, asked, total, is_one_pod: false });
         }
-        let now = free.and_then(|free| short_of_all(&free)).or_else(|| short(&alike, &supply.free));
-        if let Some((number, resource, asked, free)) = now {
-            return Some(WaitingOn::Room {
-                resource,
-                asked,
-                free,
-                holders: self.holders(at, number, None),
-                when: None,
-            });
-        }
-        let resource = self.first_asked(request);
-        let each = names.show(resource, get(request, resource));
-        let resource = names.name(resource).to_owned();
         let places = supply.places_ever;
-        (places < pods).then_some(WaitingOn::TooFewPlaces { resource, pods, each, places })
+        if places < pods {
+            let first = self.first_asked(request);
+            let each = names.show(first, get(request, first));
+            return Some(WaitingOn::TooFewPlaces { resource: names.name(first).to_owned(), pods, each, places });
+        }
+        let now = free.and_then(|free| short_of_all(&free)).or_else(|| short(&alike, &supply.free));
+        let (number, resource, asked, free) = now?;
+        Some(WaitingOn::Room { resource, asked, free, holders: self.holders(at, number, None), when: None })
     }
 
     /// Who holds most of a resource, in all or in one queue; looked up once per round.

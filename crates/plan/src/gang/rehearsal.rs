@@ -13,6 +13,9 @@ use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// A placement that is only rehearsed begins anew so often: each time may be rehearsed itself.
+const REHEARSED_MAX: usize = 4;
+
 /// What would better have been left undone, as only the next looks tell.
 pub fn look_ahead(snapshot: &mut Snapshot, now: Timestamp, outcome: &Outcome, lessons: &Lessons) -> Lessons {
     let learned = when_they_have_gone(snapshot, now, outcome, lessons);
@@ -62,7 +65,7 @@ fn rehearsed(
     look_ahead: fn(&mut Snapshot, Timestamp, &Outcome, &Lessons) -> Lessons,
 ) -> Placement {
     let before = snapshot.rehearse(placement, now, evicted);
-    let next = begin(snapshot, now, look_ahead);
+    let next = begin(snapshot, now, REHEARSED_MAX, look_ahead);
     snapshot.undo(before);
     next
 }

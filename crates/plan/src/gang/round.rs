@@ -210,7 +210,7 @@ impl<'a> Round<'a> {
     pub fn run(mut self, lessons: &Lessons) -> Outcome {
         self.door.used = self.used();
         self.lessons = lessons.clone();
-        self.withheld.clone_from(&lessons.hasty);
+        self.withheld = lessons.hasty.iter().chain(lessons.futile.keys()).copied().collect();
         self.settle(&(0..self.asks.len()).collect::<Vec<_>>());
         if !self.withheld.is_empty() && self.learned.is_empty() {
             self.withheld = lessons.futile.keys().copied().collect();
@@ -724,7 +724,14 @@ impl<'a> Round<'a> {
                 continue;
             }
             let mut blocked = None;
-            for pod in self.asks[at].light.clone() {
+            let light = self.asks[at].light.clone();
+            if light.iter().any(|pod| self.lessons.futile.contains_key(pod)) && self.verdicts[at].is_none() {
+                self.put_off(at);
+            }
+            for pod in light {
+                if self.lessons.futile.contains_key(&pod) {
+                    continue;
+                }
                 let queue = node_groups(&self.ledger, &self.room, self.asks[at].queue);
                 let found = pick_for(&mut self.room, &self.asks[at], pod, queue, Scope::default(), &self.domains);
                 let Some(position) = found else {

@@ -56,10 +56,18 @@ pub struct Volumes<'a> {
 
 /// Whether volumes must be looked for node by node; else one is made wherever the pod goes.
 pub fn is_choosy(snapshot: &Snapshot, key: &ClaimKey, claim: &Claim) -> bool {
-    let decides = |class: &Class| class.is_static() || snapshot.metered.contains(&class.provisioner);
-    snapshot.storage_classes.get(&claim.class).is_some_and(decides)
-        || snapshot.stock.contains_key(&claim.class)
-        || snapshot.owned.contains_key(key)
+    let decides = |class: &Class| class.is_static() || is_metered(snapshot, class);
+    snapshot.storage_classes.get(&claim.class).is_some_and(decides) || may_have_one(snapshot, key, claim)
+}
+
+/// Who may not read capacities, or has none of any class, is not kept from making volumes.
+fn is_metered(snapshot: &Snapshot, class: &Class) -> bool {
+    snapshot.metered.contains(&class.provisioner) && !snapshot.capacities.is_empty()
+}
+
+/// Whether there are volumes that the claim could have.
+pub fn may_have_one(snapshot: &Snapshot, key: &ClaimKey, claim: &Claim) -> bool {
+    snapshot.stock.contains_key(&claim.class) || snapshot.owned.contains_key(key)
 }
 
 /// Whether it matters to the shape which claims others use, which volumes are left, or how many a node takes.
@@ -157,9 +165,9 @@ fn by_label<'r>(room: &'r Room, key: &str) -> BTreeMap<&'r str, Vec<u32>> {
 
 fn storage(room: &Room, class: &str) -> Option<BTreeMap<u32, Quantity>> {
     let snapshot = room.snapshot;
-    let driver = &snapshot.storage_classes.get(class)?.provisioner;
+    let is_metered = is_metered(snapshot, snapshot.storage_classes.get(class)?);
     let capacities = || snapshot.capacities.values().filter(|capacity| capacity.class == *class);
-    snapshot.metered.contains(driver).then(|| {
+    is_metered.then(|| {
         let mut storage: BTreeMap<u32, Quantity> = BTreeMap::new();
         let mut labels: BTreeMap<&str, BTreeMap<&str, Vec<u32>>> = BTreeMap::new();
         for Capacity { nodes, largest, .. } in capacities() {
@@ -246,7 +254,7 @@ fn must_be_made(room: &Room, claim: &Claim, stock: &Stock, position: usize) -> R
         class.terms.is_empty() || class.terms.iter().any(|term| term.matches(&node.name, &node.labels))
     });
     // What is being made for it already is not there a second time.
-    let is_begun = !claim.node.is_empty();
+    let is_begun = claim.node == *node.name;
     let has_storage = |storage: &BTreeMap<u32, Quantity>| {
         is_begun || storage.get(&(position as u32)).is_some_and(|largest| claim.size <= *largest)
     };
@@ -401,9 +409,14 @@ pub fn lack(room: &Room, pod: PodId, nodes: usize, refusal: Refusal) -> Option<W
         is_made: refusal == Refusal::NoStorage,
     };
     if refusal == Refusal::NoStorage {
-        let largest = needs.open.last()?;
-        let storage = room.volumes.stocks.get(largest.1.class.as_str())?.storage.as_ref()?;
-        return Some(worded(largest, 0, storage.values().max().copied()));
+        let storage = |claim: &Claim| room.volumes.stocks.get(claim.class.as_str())?.storage.as_ref();
+        let lacks = |(_, claim): &&(ClaimKey, &Claim)| {
+            storage(claim).is_some_and(|storage| !storage.values().any(|largest| claim.size <= *largest))
+        };
+        let open = || needs.open.iter();
+        let open = open().find(lacks).or_else(|| open().rfind(|(_, claim)| storage(claim).is_some()))?;
+        let short = storage(open.1).into_iter().flat_map(BTreeMap::values).filter(|largest| **largest < open.1.size);
+        return Some(worded(open, 0, short.max().copied()));
     }
     let offers = |claim: &Claim| {
         let stock = room.volumes.stocks.get(claim.class.as_str());

@@ -127,6 +127,7 @@ fn formats_are_known_by_their_content() {
         ),
         ("job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type\n", Format::Pai),
         ("abc,worker,1.0,Terminated,10.0,20.0,600.0,29.3,100.0,T4\n", Format::Pai),
+        ("abc,worker,1.0,Waiting,,,600.0,29.3,100.0,T4\n", Format::Pai),
         (
             "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n",
             Format::Slurm,
@@ -144,26 +145,54 @@ fn public_traces_are_read() {
     let philly = r#"[{"status": "Pass", "vc": "11cb48", "jobid": "app_1", "user": "u", "submitted_time": "2017-10-07 01:39:22",
         "attempts": [{"start_time": "2017-10-07 01:39:24", "end_time": "2017-10-07 01:49:24",
             "detail": [{"ip": "m1", "gpus": ["gpu0", "gpu1"]}, {"ip": "m2", "gpus": ["gpu0", "gpu1"]}]}]},
-        {"vc": "x", "jobid": "app_2", "submitted_time": "2017-10-07 01:39:22", "attempts": [{"start_time": "None", "end_time": "None", "detail": []}]}]"#;
+        {"vc": "x", "jobid": "app_2", "submitted_time": "2017-10-07 01:39:22", "attempts": [{"start_time": "None", "end_time": "None", "detail": []}]},
+        {"vc": "x", "jobid": "app_3", "submitted_time": "2017-10-07 01:39:22", "attempts": [
+            {"start_time": "2017-10-07 01:39:24", "end_time": "2017-10-07 01:49:24", "detail": [{"ip": "m1", "gpus": ["gpu0"]}]},
+            {"start_time": "2017-10-07 01:50:24", "end_time": "None", "detail": []}]}]"#;
     let trace = read(Format::Philly, philly).unwrap();
     assert_eq!(trace.jobs.len(), 1);
     assert_eq!((trace.jobs[0].seconds, trace.jobs[0].pods(), trace.jobs[0].queue.as_str()), (600, 2, "11cb48"));
-    assert_eq!(trace.notes, ["1 jobs that never ran, or whose end is not known, are left out"]);
+    assert_eq!(trace.notes, ["2 jobs that never ran, or whose end is not known, are left out"], "one still ran");
     let openb = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n\
-        openb-pod-0000,12000,16384,1,1000,,LS,Running,0,12537496,0.0\nopenb-pod-0001,6000,12288,1,460,,BE,Running,427061,12902960,427061.0\n";
+        openb-pod-0000,12000,16384,1,1000,,LS,Running,0,12537496,0.0\nopenb-pod-0001,6000,12288,1,460,,BE,Running,427061,12902960,427061.0\n\
+        openb-pod-0061,11908,47104,1,1000,V100M16|V100M32,BE,Pending,10001278,10001403,\n";
     let trace = read(Format::Openb, openb).unwrap();
     assert_eq!((trace.jobs.len(), trace.jobs[1].queue.as_str()), (2, "be"));
     assert_eq!(trace.jobs[0].parts[0].requests["cpu"], "12000m");
-    assert_eq!(trace.notes, ["1 pods that ask for a part of a GPU are given a whole one"]);
+    let notes = [
+        "1 pods without a beginning or an end are left out",
+        "1 pods that ask for a part of a GPU are given a whole one",
+        "1 pods that ask for models of GPUs are given any",
+    ];
+    assert_eq!(trace.notes, notes);
     let pai = "abc,worker,2.0,Terminated,10.0,20.0,600.0,29.3,50.0,T4\n";
     let trace = read(Format::Pai, pai).unwrap();
     assert_eq!((trace.jobs[0].pods(), trace.jobs[0].seconds), (2, 10));
     assert_eq!(trace.jobs[0].parts[0].requests["nvidia.com/gpu"], "1");
+    assert_eq!(
+        (&*trace.notes[0], trace.nodes.len()),
+        ("1 tasks that ask for a part of a GPU are given a whole one", 1897)
+    );
     let swf = "; UnixStartTime: 100\n; MaxNodes: 4\n; MaxProcs: 16\n  1 5 0 10 4 -1 -1 6 20 -1 1 1 1 1 2 1 -1 -1\n2 6 0 -1 4 -1 -1 4 -1 -1 0 1 1 1 1 1 -1 -1\n";
     let trace = read(Format::Swf, swf).unwrap();
     assert_eq!((trace.nodes.len(), trace.jobs.len()), (4, 1));
     let job = &trace.jobs[0];
     assert_eq!((job.submit, job.pods(), job.estimate, job.queue.as_str()), (105, 2, Some(20), "queue-2"));
+    let sizes = |swf: &str| {
+        let trace = read(
+            Format::Swf,
+            &format!(
+                "{swf}1 5 0 10 4 -1 -1 6 20 -1 1 1 1 1 2 1 -1 -1 {{1}} q\n\
+            1 5 0 10 4 -1 -1 6 20 -1 2 1 1 1 2 1 -1 -1\n"
+            ),
+        );
+        let trace = trace.unwrap();
+        let node = &trace.nodes[0]["status"]["allocatable"];
+        (trace.nodes.len(), node["cpu"].clone(), node["pods"].clone(), trace.jobs.len())
+    };
+    assert_eq!(sizes("; MaxNodes: 256\n"), (256, "1".into(), "110".into(), 1), "a part of a job is no job");
+    assert_eq!(sizes("; MaxProcs: 100\n"), (2, "64".into(), "110".into(), 1));
+    assert_eq!(sizes("; MaxNodes: 2\n; MaxProcs: 255\n"), (2, "128".into(), "128".into(), 1));
     let helios = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n\
         7,u1,vcA,16,32,2,COMPLETED,2020-06-09 18:41:01,2020-06-09 18:42:01,2020-06-09 19:42:01,3600,60\n\
         8,u1,vcA,1,1,1,CANCELLED,2020-06-09 18:41:28,,,0,0\n";
@@ -172,7 +201,7 @@ fn public_traces_are_read() {
     let job = &trace.jobs[0];
     assert_eq!((job.pods(), job.seconds, job.queue.as_str()), (2, 3600, "vca"));
     assert_eq!((&*job.parts[0].requests["nvidia.com/gpu"], &*job.parts[0].requests["cpu"]), ("8", "16"));
-    assert_eq!(trace.notes, ["1 jobs that never ran, or whose end is not known, are left out"]);
+    assert_eq!(trace.notes[0], "1 jobs that never ran, or whose end is not known, are left out");
     let acme = "job_id,user,node_num,gpu_num,cpu_num,mem_per_pod_GB,type,state,submit_time,start_time,end_time,queue\n\
         dlc,u,8,64,960,1000,Pretrain,FAILED,2023-05-17 11:00:58+00:00,2023-05-17 13:01:08+02:00,2023-05-17 11:01:16+00:00,10.0\n";
     let trace = read(Format::Slurm, acme).unwrap();
@@ -182,6 +211,12 @@ fn public_traces_are_read() {
     let nodes =
         alibaba::read_nodes("sn,cpu_milli,memory_mib,gpu,model\nopenb-node-0000,32000,262144,1,P100\n").unwrap();
     assert_eq!(nodes[0]["status"]["allocatable"]["nvidia.com/gpu"], "1");
+    let pai = "7399a758eb02bae1a3621236,CPU,96,512,0\n7c1c5d1b6ed4,MISC,96,512,8\n";
+    assert!(alibaba::has_nodes(pai) && !alibaba::has_nodes("- {kind: Node}\n"));
+    let nodes = alibaba::read_nodes(pai).unwrap();
+    assert_eq!(nodes[0]["status"]["allocatable"]["nvidia.com/gpu"], Value::Null);
+    let amounts = &nodes[1]["status"]["allocatable"];
+    assert_eq!((&amounts["nvidia.com/gpu"], &amounts["memory"]), (&json!("8"), &json!("512Gi")));
     let nodes = alibaba::read_nodes("machineId, number of GPUs, single GPU mem\nm0,2,12GB\n").unwrap();
     assert_eq!(nodes[0]["status"]["allocatable"]["nvidia.com/gpu"], "2");
 }

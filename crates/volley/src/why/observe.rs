@@ -25,7 +25,7 @@ const EVENTS: Resource = Resource { api_version: "v1", plural: "events" };
 const LINES: usize = 5;
 const LOGS_MAX: usize = 3;
 /// What a snapshot is made of; kinds that a cluster does not serve are left out.
-const KINDS: [(Kind, &str, &str); 17] = [
+const KINDS: [(Kind, &str, &str); 20] = [
     (Kind::Node, "v1", "nodes"),
     (Kind::Namespace, "v1", "namespaces"),
     (Kind::Queue, volcano::SCHEDULING, "queues"),
@@ -40,6 +40,9 @@ const KINDS: [(Kind, &str, &str); 17] = [
     (Kind::Claim, "v1", "persistentvolumeclaims"),
     (Kind::Volume, "v1", "persistentvolumes"),
     (Kind::StorageClass, "storage.k8s.io/v1", "storageclasses"),
+    (Kind::CsiNode, "storage.k8s.io/v1", "csinodes"),
+    (Kind::CsiDriver, "storage.k8s.io/v1", "csidrivers"),
+    (Kind::StorageCapacity, "storage.k8s.io/v1", "csistoragecapacities"),
     (Kind::ResourceQuota, "v1", "resourcequotas"),
     (Kind::HyperNode, "topology.volcano.sh/v1alpha1", "hypernodes"),
     (Kind::Numatopology, "nodeinfo.volcano.sh/v1alpha1", "numatopologies"),

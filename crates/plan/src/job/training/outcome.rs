@@ -216,13 +216,19 @@ pub fn report(round: &mut Round, course: &Course) -> bool {
     false
 }
 
+fn runs(pod: &Pod) -> bool {
+    pods::phase(pod) == "Running" && !pods::is_being_deleted(pod)
+}
+
 fn is_running(round: &Round) -> bool {
     let job = round.job;
     match (job.row.kind, job.leader()) {
         (Kind::Mpi, Some(launcher)) => {
-            let others = job.replicas.iter().filter(|replica| replica.type_ != launcher.type_);
+            // Workers that are too many say nothing of those that are wanted.
+            let active = |replica: &Replica| round.slots(replica).into_iter().filter(|(_, pod)| runs(pod)).count();
+            let mut others = job.replicas.iter().filter(|replica| replica.type_ != launcher.type_);
             round.counters(launcher.type_).active > 0
-                && others.into_iter().all(|replica| round.counters(replica.type_).active >= replica.count)
+                && others.all(|replica| i32::try_from(active(replica)).is_ok_and(|active| active >= replica.count))
         }
         (_, Some(leader)) => round.counters(leader.type_).active > 0,
         (_, None) => round.counters("Worker").active > 0,

@@ -134,7 +134,9 @@ pub fn open_gates(round: &mut Round) {
     if is_held_by_us && !has_begun {
         return;
     }
-    for pod in round.members.own.values().filter(|pod| !pods::is_being_deleted(pod)) {
+    let wanted = round.job.replicas.iter().flat_map(|replica| round.slots(replica));
+    let wanted: Vec<&Pod> = wanted.map(|(_, pod)| pod).filter(|pod| !pods::is_being_deleted(pod)).collect();
+    for pod in wanted {
         let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_deref()).unwrap_or_default();
         if !gates.iter().any(|gate| gate.name == GATE) {
             continue;
@@ -143,6 +145,6 @@ pub fn open_gates(round: &mut Round) {
         let patch = json!({
             "metadata": {"resourceVersion": pod.metadata.resource_version}, "spec": {"schedulingGates": kept},
         });
-        round.plan.actions.push(Action::Patch { target: Target::of(*pod), patch });
+        round.plan.actions.push(Action::Patch { target: Target::of(pod), patch });
     }
 }

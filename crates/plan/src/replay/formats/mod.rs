@@ -62,8 +62,8 @@ pub fn detect(text: &str) -> Format {
     let mut rest = said;
     let data = rest.find(|line| !line.starts_with(';')).unwrap_or_default();
     let is_numeric = |line: &str| {
-        let mut words = line.split_whitespace();
-        words.clone().count() >= 11 && words.all(|word| word.parse::<f64>().is_ok())
+        let words = line.split_whitespace();
+        words.take(swf::FIELDS_MIN).filter(|word| word.parse::<f64>().is_ok()).count() == swf::FIELDS_MIN
     };
     if first.starts_with(';') || is_numeric(data) {
         return Format::Swf;
@@ -74,8 +74,7 @@ pub fn detect(text: &str) -> Format {
         Format::Slurm
     } else if has("gpu_milli") || (has("num_gpu") && has("creation_time")) {
         Format::Openb
-    } else if has("plan_gpu") || cells.len() == 10 && cells[4].parse::<f64>().is_ok() && cells[5].parse::<f64>().is_ok()
-    {
+    } else if has("plan_gpu") || cells.len() == 10 && alibaba::STATUSES.contains(&&*cells[3]) {
         Format::Pai
     } else if cells.len() > 1 && !first.contains(": ") && !first.ends_with(':') {
         Format::OwnTable

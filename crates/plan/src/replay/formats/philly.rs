@@ -6,7 +6,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// The cluster that the traces are from: machines with eight and with two GPUs.
-const MACHINES: &str = "321x8gpu,name=eight,231x2gpu,name=two";
+const MACHINES: &str = "231x8gpu,name=eight,321x2gpu,name=two";
 
 #[derive(Deserialize)]
 struct Entry {
@@ -61,16 +61,16 @@ fn job(number: usize, entry: &Entry) -> Result<Option<Job>, Problem> {
         }
     };
     let Some(submit) = at("submitted_time", entry.submitted_time.as_deref())? else { return Ok(None) };
-    let (mut seconds, mut parts) = (0, Vec::new());
+    let (mut seconds, mut parts, mut is_running) = (0, Vec::new(), false);
     for attempt in &entry.attempts {
         let start = at("attempts.start_time", attempt.start_time.as_deref())?;
         let end = at("attempts.end_time", attempt.end_time.as_deref())?;
-        if let (Some(start), Some(end)) = (start, end) {
-            seconds += (end - start).max(0);
-            parts = parts_of(&attempt.detail);
-        }
+        is_running = start.is_some() && end.is_none();
+        seconds += start.zip(end).map_or(0, |(start, end)| (end - start).max(0));
+        let seen = parts_of(&attempt.detail);
+        parts = if seen.is_empty() { parts } else { seen };
     }
-    if seconds == 0 || parts.is_empty() {
+    if seconds == 0 || parts.is_empty() || is_running {
         return Ok(None);
     }
     let queue = if entry.vc.is_empty() { "default".to_owned() } else { entry.vc.to_ascii_lowercase() };

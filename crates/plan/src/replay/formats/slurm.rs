@@ -26,6 +26,7 @@ pub fn read(text: &str) -> Result<Trace, Vec<Problem>> {
         }
     }
     trace.leaves_out(skipped);
+    trace.notes.push("unless --nodes says otherwise, machines are those of the largest of its clusters".to_owned());
     problems.or(trace)
 }
 

@@ -11,16 +11,27 @@ const USED: usize = 4;
 const REQUESTED: usize = 7;
 const REQUESTED_TIME: usize = 8;
 const QUEUE: usize = 14;
-const FIELDS_MIN: usize = 11;
+const STATUS: usize = 10;
+pub const FIELDS_MIN: usize = 11;
+/// Lines of a job that was stopped and went on: it has one of its own, too.
+const PARTIAL: [i64; 3] = [2, 3, 4];
 /// For machines whose heading does not say.
 const PER_NODE_DEFAULT: i64 = 64;
+
+/// Jobs of one processor each may fill a node.
+const PODS_MIN: i64 = 110;
+
+fn ceiling(all: i64, each: i64) -> i64 {
+    (all + each - 1) / each
+}
 
 pub fn read(text: &str) -> Result<Trace, Vec<Problem>> {
     let heading = heading(text);
     let number = |name: &str| heading.get(name).and_then(|value| value.split_whitespace().next()?.parse::<i64>().ok());
     let (nodes, processors) = (number("maxnodes"), number("maxprocs"));
     let per_node = match (nodes, processors) {
-        (Some(nodes), Some(processors)) if nodes > 0 && processors >= nodes => processors / nodes,
+        (Some(nodes), Some(processors)) if nodes > 0 && processors >= nodes => ceiling(processors, nodes),
+        (Some(_), None) => 1,
         _ => PER_NODE_DEFAULT,
     };
     let start = number("unixstarttime").unwrap_or(0);
@@ -40,11 +51,13 @@ pub fn read(text: &str) -> Result<Trace, Vec<Problem>> {
         }
     }
     if skipped > 0 {
-        trace.notes.push(format!("{skipped} jobs without a run time or processors are left out"));
+        trace
+            .notes
+            .push(format!("{skipped} lines without a run time or processors, or of a part of a job, are left out"));
     }
     let count = match (nodes, processors) {
         (Some(nodes), _) => nodes,
-        (None, Some(processors)) => processors.div_euclid(per_node).max(1),
+        (None, Some(processors)) => ceiling(processors, per_node).max(1),
         (None, None) => {
             trace.notes.push(format!(
                 "the heading has no MaxNodes or MaxProcs; nodes of {per_node} processors for the largest job are taken"
@@ -52,7 +65,8 @@ pub fn read(text: &str) -> Result<Trace, Vec<Problem>> {
             (largest / per_node).max(1) * 2
         }
     };
-    trace.nodes = machines(&format!("{count}x,cpu={per_node},name=node"));
+    let pods = per_node.max(PODS_MIN);
+    trace.nodes = machines(&format!("{count}x,cpu={per_node},pods={pods},name=node"));
     problems.or(trace)
 }
 
@@ -82,7 +96,7 @@ fn job(number: usize, line: &str, per_node: i64, start: i64) -> Result<Option<(J
     };
     let (run, used, requested) = (field(RUN)?, field(USED)?, field(REQUESTED)?);
     let processors = if requested > 0 { requested } else { used };
-    if run <= 0 || processors <= 0 {
+    if run <= 0 || processors <= 0 || PARTIAL.contains(&field(STATUS)?) {
         return Ok(None);
     }
     let queue = field(QUEUE)?;
