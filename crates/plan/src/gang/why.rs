@@ -231,6 +231,15 @@ fn held(holders: &Holders) -> String {
     }
 }
 
+fn volume_lack(free: usize, largest: Option<&str>, is_made: bool) -> String {
+    if is_made {
+        let largest = largest.unwrap_or("0");
+        return format!("did not have enough free storage; the largest that can be made has {largest}");
+    }
+    let most = largest.map(|largest| format!(", the largest with {largest}")).unwrap_or_default();
+    format!("didn't find available persistent volumes to bind; {free} of the class are free{most}")
+}
+
 impl fmt::Display for WaitingOn {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -260,16 +269,11 @@ impl fmt::Display for WaitingOn {
                 write!(out, "persistentvolumeclaim \"{claim}\" {problem}")
             }
             WaitingOn::Volume { claim, nodes, size, class, free, largest, is_made } => {
-                let largest = largest.as_deref();
-                let lack = if *is_made {
-                    format!("have enough free storage; the largest that can be made has {}", largest.unwrap_or("0"))
-                } else {
-                    let most = largest.map(|largest| format!(", the largest with {largest}")).unwrap_or_default();
-                    format!("find available persistent volumes to bind; {free} of the class are free{most}")
-                };
-                let word = if *is_made { "did not" } else { "didn't" };
-                write!(out, "persistentvolumeclaim \"{claim}\" asks for {size} of class {class}: ")?;
-                write!(out, "{nodes} node(s) {word} {lack}")
+                let lack = volume_lack(*free, largest.as_deref(), *is_made);
+                write!(
+                    out,
+                    "persistentvolumeclaim \"{claim}\" asks for {size} of class {class}: {nodes} node(s) {lack}"
+                )
             }
             WaitingOn::Devices { claim } => {
                 write!(out, "asks for devices by resource claim \"{claim}\", which this scheduler does not allocate")
