@@ -99,7 +99,37 @@ fn pods_that_wait_are_told_why_and_what_would_help() {
         json!([{"name": "example.com/g"}]),
     ));
     world.told("gated", "Gates", "1 pod");
+    no_storage(&world);
     closed_queue(&world);
+}
+
+/// A claim whose volume would be made by a driver that tells how large one can be.
+fn no_storage(world: &World) {
+    let storage = "storage.k8s.io/v1";
+    let driver = "local.example.com";
+    world.apply(
+        &json!({"apiVersion": storage, "kind": "StorageClass", "metadata": {"name": "made"}, "provisioner": driver,
+        "volumeBindingMode": "WaitForFirstConsumer"}),
+    );
+    world.apply(&json!({"apiVersion": storage, "kind": "CSIDriver", "metadata": {"name": driver},
+        "spec": {"storageCapacity": true}}));
+    let capacity = |size: &str| {
+        json!({"apiVersion": storage, "kind": "CSIStorageCapacity", "metadata": {"name": "all"}, "storageClassName": "made",
+            "nodeTopology": {}, "capacity": size})
+    };
+    world.apply(&capacity("5Gi"));
+    world.apply(&json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "scratch"},
+        "spec": {"storageClassName": "made", "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "10Gi"}}}}));
+    let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "scratch"}}]);
+    world.apply(&with(pretend_pod("writes", 0, &json!({})), &["spec", "volumes"], volumes));
+    let answer =
+        world.told("writes", "NoStorage", "did not have enough free storage; the largest that can be made has 5Gi");
+    assert_eq!(answer["unblock"][0], "free storage of class made on a node, or ask for less in claim scratch");
+    world.apply(&capacity("20Gi"));
+    world.until(&["pvc", "scratch"], |claim| {
+        claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"].is_string()
+    });
 }
 
 /// A gang in a queue that takes nobody.
