@@ -30,6 +30,11 @@ pub fn is_active(pod: &Pod) -> bool {
     !is_terminal(pod) && !is_being_deleted(pod)
 }
 
+/// Its processes run, and nobody has asked them to stop.
+pub fn is_running(pod: &Pod) -> bool {
+    phase(pod) == "Running" && !is_being_deleted(pod)
+}
+
 /// Asked to stop, but its processes may still run.
 pub fn is_terminating(pod: &Pod) -> bool {
     is_being_deleted(pod) && !is_terminal(pod)

@@ -205,8 +205,10 @@ impl Round<'_> {
         let times = i64::try_from(pods).unwrap_or(i64::MAX);
         let alike: Amounts = request.iter().map(|amount| amount.saturating_mul(times)).collect();
         // Of pods of several sizes the smaller may be enough.
-        let (count, whole) = self.asks[at].missing(self.snapshot);
-        let whole = Some(whole).filter(|whole| count == self.asks[at].pods.len() && !covers(&alike, whole));
+        let ask = &self.asks[at];
+        let whole = (pods < ask.pods.len()).then(|| ask.missing(self.snapshot));
+        let whole =
+            whole.filter(|(count, whole)| *count == ask.pods.len() && !covers(&alike, whole)).map(|(_, whole)| whole);
         let free = whole.as_ref().map(|_| self.room.free_of_all());
         let short = |asked: &[i64], have: &[i64]| {
             let resources = self.ledger.resources().iter().copied();

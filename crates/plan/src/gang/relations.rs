@@ -37,7 +37,11 @@ fn terms(shape: &Shape) -> impl Iterator<Item = &PodTerm> {
 
 /// Whether more than room decides which nodes suit the shape: pods, ports or volumes that are there.
 pub fn is_choosy(snapshot: &Snapshot, shape: &Shape) -> bool {
-    shape.is_related() || !shape.ports.is_empty() || volumes::matter_to(snapshot, shape)
+    heeds_others(shape) || volumes::matter_to(snapshot, shape)
+}
+
+fn heeds_others(shape: &Shape) -> bool {
+    shape.is_related() || !shape.ports.is_empty()
 }
 
 impl Room<'_> {
@@ -46,7 +50,7 @@ impl Room<'_> {
         let known = &self.snapshot.pods[pod];
         let shape = &self.snapshot.shapes[known.shape];
         let has_needs = self.ensure_needs(known.shape);
-        has_needs || shape.is_related() || !shape.ports.is_empty() || known.numa_policy.is_some()
+        has_needs || heeds_others(shape) || known.numa_policy.is_some()
     }
 }
 

@@ -239,7 +239,7 @@ fn choose<'a>(room: &Room<'a>, needs: &Needs<'a>, position: usize) -> Result<Vec
         let here = stock.at.get(&(position as u32)).into_iter().flatten().find(is_free);
         let found = here.into_iter().chain(stock.anywhere.iter().find(is_free)).min_by_key(|(name, v)| (v.size, *name));
         if found.is_none() {
-            must_be_made(room, claim, stock, position)?;
+            can_be_made(room, claim, stock, position)?;
         }
         chosen.push(found.map(|(name, _)| *name));
     }
@@ -247,7 +247,7 @@ fn choose<'a>(room: &Room<'a>, needs: &Needs<'a>, position: usize) -> Result<Vec
 }
 
 /// Whether somebody makes a volume for the claim on the node, and has storage for it there.
-fn must_be_made(room: &Room, claim: &Claim, stock: &Stock, position: usize) -> Result<(), Refusal> {
+fn can_be_made(room: &Room, claim: &Claim, stock: &Stock, position: usize) -> Result<(), Refusal> {
     let node = room.nodes[position];
     let class = room.snapshot.storage_classes.get(&claim.class).filter(|class| !class.is_static());
     let is_made = class.is_some_and(|class| {

@@ -216,16 +216,13 @@ pub fn report(round: &mut Round, course: &Course) -> bool {
     false
 }
 
-fn runs(pod: &Pod) -> bool {
-    pods::phase(pod) == "Running" && !pods::is_being_deleted(pod)
-}
-
 fn is_running(round: &Round) -> bool {
     let job = round.job;
     match (job.row.kind, job.leader()) {
         (Kind::Mpi, Some(launcher)) => {
             // Workers that are too many say nothing of those that are wanted.
-            let active = |replica: &Replica| round.slots(replica).into_iter().filter(|(_, pod)| runs(pod)).count();
+            let active =
+                |replica: &Replica| round.slots(replica).into_iter().filter(|(_, pod)| pods::is_running(pod)).count();
             let mut others = job.replicas.iter().filter(|replica| replica.type_ != launcher.type_);
             round.counters(launcher.type_).active > 0
                 && others.all(|replica| i32::try_from(active(replica)).is_ok_and(|active| active >= replica.count))
