@@ -204,6 +204,7 @@ fn read_nodes(words: &str) -> Result<Vec<Value>> {
         }
     }
     found.retain(|node| node["kind"] == "Node" || node["status"]["allocatable"].is_object());
+    found.iter_mut().for_each(alibaba::name_gpus);
     match found.is_empty() {
         true => bail!("`{words}` has no Node objects\nhint: `kubectl get nodes -o yaml` writes such a file"),
         false => Ok(found),

@@ -3,8 +3,9 @@
 
 use crate::pretend::pretend_pod;
 use crate::{World, finish};
+use flate2::{Compression, write::GzEncoder};
 use serde_json::{Value, json};
-use std::fs;
+use std::{fs, io::Write};
 
 const GUIDE: &str = include_str!("../../../../docs/guides/simulate.md");
 const WHY_GUIDE: &str = include_str!("../../../../docs/guides/why.md");
@@ -96,4 +97,53 @@ fn public_traces_and_their_lists_of_machines_are_replayed() {
     assert!(world.refusal(&["simulate", &yaml]).contains("line 4, field gpus: `x` is no whole number"));
     let none = world.file("none.csv", "submit,duration\n0,5\n");
     assert!(world.refusal(&["simulate", &none]).contains("hint: --nodes 64x8gpu"));
+}
+
+fn packed(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn a_compressed_trace_is_read_as_if_it_were_not_and_an_archive_is_told() {
+    let world = World::empty();
+    let text = "submit,duration,gpus\n0,5,8\n1,5,8\n2,5,4\n";
+    let plain = world.file("jobs.csv", text);
+    let file = world.path("jobs.csv.gz");
+    let (first, second) = text.split_at(30);
+    let halves = [packed(first.as_bytes()), packed(second.as_bytes())].concat();
+    for bytes in [packed(text.as_bytes()), halves] {
+        fs::write(&file, bytes).unwrap();
+        let shown = world.simulated(&[&file, "--nodes", "1x8gpu"]);
+        assert_eq!(shown["jobs"], 3);
+        assert_eq!(shown["reports"], world.simulated(&[&plain, "--nodes", "1x8gpu"])["reports"]);
+    }
+    let whole = packed(text.as_bytes());
+    fs::write(&file, &whole[..whole.len() - 9]).unwrap();
+    assert!(world.refusal(&["simulate", &file, "--nodes", "1x8gpu"]).contains("failed to read"));
+    let mut archive = tar::Builder::new(Vec::new());
+    archive.append_path_with_name(&plain, "jobs.csv").unwrap();
+    fs::write(&file, packed(&archive.into_inner().unwrap())).unwrap();
+    let told = world.refusal(&["simulate", &file, "--nodes", "1x8gpu"]);
+    assert!(told.contains("is no text") && told.contains("unpack it first"), "{told}");
+}
+
+#[test]
+fn nodes_as_the_openb_trace_writes_them_have_gpus() {
+    let world = World::empty();
+    let node = |name: &str, gpus: u32| {
+        let amounts = format!(
+            "{{alibabacloud.com/gpu-count: '{gpus}', alibabacloud.com/gpu-milli: '{gpus}000', cpu: 64000m, memory: 262144Mi, pods: '1001'}}"
+        );
+        format!(
+            "apiVersion: v1\nkind: Node\nmetadata:\n  name: {name}\nstatus: {{allocatable: {amounts}, capacity: {amounts}}}\n"
+        )
+    };
+    let nodes = world.file("nodes.yaml", &[node("openb-node-0000", 2), node("openb-node-0001", 8)].join("---\n"));
+    let pods = world.file("pods.csv", "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n\
+        openb-pod-0000,12000,16384,8,1000,,LS,Running,0,100,0\n");
+    let shown = world.simulated(&[&pods, "--nodes", &nodes]);
+    assert_eq!((&shown["nodes"], &shown["reports"][0]["total"]), (&json!(2), &json!(10)));
+    assert_eq!(shown["reports"][0]["all"]["started"], 1, "{shown}");
 }

@@ -15,6 +15,7 @@ pub const STATUSES: [&str; 4] = ["Terminated", "Failed", "Running", "Waiting"];
 const OPENB_NODES: &str = "737x8gpu,cpu=96,memory=768Gi,name=eight,39x8gpu,cpu=128,memory=768Gi,name=large";
 const PAI_NODES: &str = "519x8gpu,cpu=96,memory=512Gi,name=eight,798x2gpu,cpu=64,memory=512Gi,name=p100,\
     497x2gpu,cpu=96,memory=512Gi,name=t4,83x,cpu=96,memory=512Gi,name=cpu";
+const OPENB_GPU: &str = "alibabacloud.com/gpu-count";
 /// `pai_machine_spec.csv` has no heading.
 const PAI_MACHINES: [&str; 5] = ["sn", "model", "cpu", "memory_gib", "gpu"];
 
@@ -119,6 +120,15 @@ pub fn has_nodes(text: &str) -> bool {
 fn is_pai_machine(line: &str) -> bool {
     let cells = cells(line);
     cells.len() == PAI_MACHINES.len() && cells[2..].iter().all(|cell| cell.parse::<f64>().is_ok())
+}
+
+/// The nodes of `openb_node_list*.yaml` have GPUs by a name of their own.
+pub fn name_gpus(node: &mut Value) {
+    if let Some(amounts) = node.pointer_mut("/status/allocatable").and_then(Value::as_object_mut)
+        && let Some(count) = amounts.get(OPENB_GPU).cloned()
+    {
+        amounts.entry(GPU).or_insert(count);
+    }
 }
 
 /// `openb_node_list*.csv`, `pai_machine_spec.csv` and Philly's `cluster_machine_list`.
