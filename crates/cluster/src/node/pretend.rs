@@ -193,15 +193,17 @@ impl Dirty {
     }
 }
 
+/// What is known of a pod beside its object, which is read from the store when the pod is looked at: of tens of thousands
+/// of pods a second copy is too much.
 struct Known {
-    pod: Pod,
+    key: Box<str>,
     seen: Seen,
     /// A write is in flight: the pod is looked at again when it is done.
     is_busy: bool,
 }
 
-/// The uid, and the pod as written; nothing if it is gone.
-type Written = (String, Result<Option<Value>, ApiError>);
+/// The uid, and whether the pod goes on.
+type Written = (String, Result<bool, ApiError>);
 
 /// All pods on pretended nodes.
 struct Life {
@@ -253,15 +255,12 @@ impl Life {
         if !self.hosts.contains_key(&head.spec.node) {
             return;
         }
-        let Ok(pod) = serde_json::from_slice::<Pod>(&stored.value) else { return };
         let uid = head.metadata.uid;
-        match self.pods.get_mut(&uid) {
-            Some(known) => known.pod = pod,
-            None => {
-                let seen = recall(&pod);
-                self.note_addresses(&seen);
-                self.pods.insert(uid.clone(), Known { pod, seen, is_busy: false });
-            }
+        if !self.pods.contains_key(&uid) {
+            let Ok(pod) = serde_json::from_slice::<Pod>(&stored.value) else { return };
+            let seen = recall(&pod);
+            self.note_addresses(&seen);
+            self.pods.insert(uid.clone(), Known { key: stored.key.clone(), seen, is_busy: false });
         }
         self.dirty.add(&uid);
     }
@@ -283,10 +282,16 @@ impl Life {
     /// Lets a pod live until now; what is to be written of it.
     fn look(&mut self, uid: &str) -> Option<BoxFuture<'static, Written>> {
         let known = self.pods.get_mut(uid).filter(|known| !known.is_busy)?;
-        let node = known.pod.spec.as_ref()?.node_name.clone().unwrap_or_default();
+        let stored = self.server.store.get(&self.server.store.bucket("pods"), &known.key)?;
+        let pod = serde_json::from_slice::<Pod>(&stored.value).ok()?;
+        if pod.metadata.uid.as_deref() != Some(uid) {
+            // A pod of the same name has come after it.
+            return None;
+        }
+        let node = pod.spec.as_ref()?.node_name.clone().unwrap_or_default();
         let host = HostFacts { addresses: self.hosts.get(&node).cloned().unwrap_or_default() };
         let address = Ipv4Addr::from(FIRST_ADDRESS + self.issued % ADDRESSES).to_string();
-        let step = live(&known.pod, &mut known.seen, &host, &address, Timestamp::now());
+        let step = live(&pod, &mut known.seen, &host, &address, Timestamp::now());
         self.issued += u32::from(known.seen.addresses.first() == Some(&address));
         if let Some(at) = step.next_at {
             self.dirty.later.insert((at, uid.to_owned()));
@@ -295,7 +300,7 @@ impl Life {
             return None;
         }
         known.is_busy = true;
-        let place = (known.pod.metadata.namespace.clone()?, known.pod.metadata.name.clone()?);
+        let place = (pod.metadata.namespace?, pod.metadata.name?);
         let (server, uid) = (self.server.clone(), uid.to_owned());
         Some(Box::pin(async move {
             let written = write(&server, &place, &uid, step.patch, step.is_over).await;
@@ -307,15 +312,8 @@ impl Life {
         let Some(known) = self.pods.get_mut(&uid) else { return };
         known.is_busy = false;
         match written {
-            Ok(Some(pod)) => {
-                if let Ok(pod) = serde_json::from_value::<Pod>(pod)
-                    && version(&pod) > version(&known.pod)
-                {
-                    known.pod = pod;
-                }
-                self.dirty.add(&uid);
-            }
-            Ok(None) => drop(self.pods.remove(&uid)),
+            Ok(true) => self.dirty.add(&uid),
+            Ok(false) => drop(self.pods.remove(&uid)),
             // Somebody else wrote or deleted it; the watch brings what is there now.
             Err(error) if matches!(error.code, 404 | 409) => self.dirty.add(&uid),
             Err(error) => {
@@ -327,26 +325,19 @@ impl Life {
     }
 }
 
-/// Versions count up, and a write's answer may come before or after its event.
-fn version(pod: &Pod) -> u64 {
-    pod.metadata.resource_version.as_ref().and_then(|version| version.parse().ok()).unwrap_or(0)
-}
-
 async fn write(
     server: &ApiServer,
     (namespace, name): &(String, String),
     uid: &str,
     patch: Option<Value>,
     is_over: bool,
-) -> Result<Option<Value>, ApiError> {
+) -> Result<bool, ApiError> {
     let local = server.local("kubelet");
-    let written = match patch {
-        Some(patch) => Some(local.patch_status("", "pods", namespace, name, patch).await?),
-        None => None,
-    };
+    if let Some(patch) = patch {
+        local.patch_status("", "pods", namespace, name, patch).await?;
+    }
     if is_over {
         local.delete_pod_now((namespace, name), uid).await?;
-        return Ok(None);
     }
-    Ok(written)
+    Ok(!is_over)
 }
