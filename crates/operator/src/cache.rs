@@ -124,6 +124,11 @@ impl Cache {
         }
     }
 
+    /// Whether there is such an object.
+    pub fn has(&self, kind: &'static Kind, is_meant: impl Fn(&Value) -> bool) -> bool {
+        self.state.lock().shelves[kind.id].objects.values().any(|object| is_meant(object))
+    }
+
     /// The objects of a namespace whose names start so.
     pub fn starting_with(&self, kind: &'static Kind, namespace: &str, start: &str) -> Vec<Arc<Value>> {
         let start = place(namespace, start);

@@ -4,6 +4,7 @@ use crate::cache::{Cache, Change, controller};
 use crate::kinds::{self, Kind, own};
 use crate::queue::Key;
 use serde_json::Value;
+use std::sync::Arc;
 use volley_api::kube::{at, text};
 use volley_api::volcano::{BATCH, SCHEDULING, keys};
 use volley_scheduler::realm::Realm;
@@ -26,9 +27,10 @@ pub fn keys(change: &Change, cache: &Cache, realm: &Realm) -> Vec<Key> {
             keys.extend(of_pod(object, realm));
         } else if kind == own::command() {
             keys.extend(of_command(object));
-        } else if kind == own::group() {
-            keys.push(cluster_key(own::queue(), text(object, "spec.queue")));
         }
+    }
+    if kind == own::group() {
+        keys.extend(of_group(change));
     }
     if kind == own::queue() && is_queue_news(change) {
         keys.extend(of_queue(change, cache));
@@ -91,6 +93,16 @@ fn of_command(command: &Value) -> Option<Key> {
     }
 }
 
+/// The queues that a group has come to or left: how it fares there does not matter to them.
+fn of_group(change: &Change) -> Vec<Key> {
+    let queue = |object: &Option<Arc<Value>>| object.as_ref().map(|object| text(object, "spec.queue").to_owned());
+    let (old, new) = (queue(&change.old), queue(&change.new));
+    if old == new {
+        return Vec::new();
+    }
+    [old, new].into_iter().flatten().map(|name| cluster_key(own::queue(), &name)).collect()
+}
+
 /// Whether more has changed of a queue than its counters.
 fn is_queue_news(change: &Change) -> bool {
     let facts = |object: &Value| (text(object, "status.state").to_owned(), text(object, "spec.parent").to_owned());
@@ -124,7 +136,6 @@ fn of_claim(change: &Change, cache: &Cache) -> Vec<Key> {
 mod tests {
     use super::*;
     use serde_json::json;
-    use std::sync::Arc;
 
     fn routed(kind: &'static Kind, object: Value, cache: &Cache) -> Vec<String> {
         let change = Change { kind, old: None, new: Some(Arc::new(object)) };
@@ -169,5 +180,22 @@ mod tests {
         for (kind, object, expected) in cases {
             assert_eq!(routed(kind, object.clone(), &cache), expected, "{object}");
         }
+    }
+
+    #[test]
+    fn a_queue_is_looked_at_when_groups_come_and_go_and_not_when_they_fare() {
+        let group = |queue: &str, phase: &str| {
+            let object = json!({"metadata": {"namespace": "n", "name": "g"}, "spec": {"queue": queue}, "status": {"phase": phase}});
+            Some(Arc::new(object))
+        };
+        let routed = |old, new| {
+            let change = Change { kind: own::group(), old, new };
+            let keys = keys(&change, &Cache::default(), &Realm::default()).into_iter();
+            keys.map(|key| key.name).collect::<Vec<String>>()
+        };
+        assert_eq!(routed(None, group("a", "")), ["a"]);
+        assert_eq!(routed(group("a", "Running"), None), ["a"]);
+        assert_eq!(routed(group("a", ""), group("b", "")), ["a", "b"]);
+        assert!(routed(group("a", "Pending"), group("a", "Running")).is_empty());
     }
 }

@@ -148,9 +148,8 @@ impl Shell {
         let Some(queue) = self.cache.get(key.kind, "", &key.name) else { return Ok(None) };
         let queues = owned(&self.cache.list(own::queue(), None));
         let commands = owned(&self.cache.list(own::command(), None));
-        let groups = self.cache.list(own::group(), None);
-        let groups = groups.iter().filter(|group| text(group, "spec.queue") == key.name).count();
-        let plan = queue::plan(&queue::Observed { queue: &queue, queues: &queues, groups, commands: &commands });
+        let has_groups = self.cache.has(own::group(), |group| text(group, "spec.queue") == key.name);
+        let plan = queue::plan(&queue::Observed { queue: &queue, queues: &queues, has_groups, commands: &commands });
         self.apply(plan, &silent).await
     }
 

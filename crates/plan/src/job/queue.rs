@@ -16,8 +16,8 @@ const COMPONENT: &str = "vc-controller-manager";
 pub struct Observed<'a> {
     pub queue: &'a Value,
     pub queues: &'a [Value],
-    /// How many PodGroups name the queue.
-    pub groups: usize,
+    /// Whether PodGroups name the queue.
+    pub has_groups: bool,
     pub commands: &'a [Value],
 }
 
@@ -46,7 +46,7 @@ pub fn plan(seen: &Observed) -> Plan {
     let is_marked = head.annotations.get(CLOSED_BY_PARENT).is_some_and(|mark| mark == "true");
     let parent_is_open =
         is_root_or_missing(seen) || text(parent(seen).unwrap_or(&Value::Null), "status.state") == "Open";
-    let shut = if seen.groups == 0 { "Closed" } else { "Closing" };
+    let shut = if seen.has_groups { "Closing" } else { "Closed" };
     let (state, marked) = match (order, old) {
         (Some("CloseQueue"), _) if head.name() != ROOT => (shut, false),
         (Some("OpenQueue"), _) if parent_is_open => ("Open", false),
@@ -118,12 +118,12 @@ mod tests {
 
     struct Queues {
         world: World,
-        groups: usize,
+        has_groups: bool,
     }
 
     impl Queues {
         fn new(tree: &[(&str, &str)]) -> Queues {
-            let mut queues = Queues { world: World::default(), groups: 0 };
+            let mut queues = Queues { world: World::default(), has_groups: false };
             for (name, parent) in tree {
                 let spec = if parent.is_empty() { json!({}) } else { json!({ "parent": parent }) };
                 queues
@@ -140,8 +140,12 @@ mod tests {
                 for name in self.world.names("Queue") {
                     let (all, commands) = (self.world.of_kind("Queue"), self.world.of_kind("Command"));
                     let queue = self.world.raw("Queue", &name).clone();
-                    let plan =
-                        plan(&Observed { queue: &queue, queues: &all, groups: self.groups, commands: &commands });
+                    let plan = plan(&Observed {
+                        queue: &queue,
+                        queues: &all,
+                        has_groups: self.has_groups,
+                        commands: &commands,
+                    });
                     is_quiet &= plan.is_empty();
                     self.world.apply(&plan);
                 }
@@ -171,10 +175,10 @@ mod tests {
         let mut queues = Queues::new(&[("root", ""), ("q", "")]);
         assert_eq!(queues.states(&["root", "q"]), ["Open", "Open"]);
         assert_eq!(queues.world.raw("Queue", "q")["spec"]["parent"], "root");
-        queues.groups = 1;
+        queues.has_groups = true;
         queues.order("q", "CloseQueue");
         assert_eq!(queues.states(&["q"]), ["Closing"]);
-        queues.groups = 0;
+        queues.has_groups = false;
         queues.settle();
         assert_eq!(queues.states(&["q"]), ["Closed"]);
         queues.order("q", "OpenQueue");
