@@ -60,7 +60,7 @@ impl Shell {
                     continue;
                 }
                 () = sleep_until(due.unwrap_or(round.next).min(round.next)) => (),
-                () = sleep_until(measured + MEASURE), if view.has_gpus() => {
+                () = sleep_until(measured + MEASURE), if view.has_gpus => {
                     measured = Instant::now();
                     metrics = measure(&client).await;
                 }
@@ -121,10 +121,13 @@ struct View {
     objects: BTreeMap<&'static str, BTreeMap<(String, String), Value>>,
     /// What a list that is under way has brought so far.
     listed: BTreeMap<&'static str, BTreeMap<(String, String), Value>>,
+    /// Whether somebody may measure: GPUs that are not there are not busy.
+    has_gpus: bool,
 }
 
 impl View {
     fn learn(&mut self, kind: &'static str, event: Event<DynamicObject>) {
+        let is_listing = matches!(event, Event::Init | Event::InitApply(_));
         match event {
             Event::Init => _ = self.listed.insert(kind, BTreeMap::new()),
             Event::InitApply(object) => {
@@ -155,6 +158,9 @@ impl View {
                     gone.iter().filter(|_| kind == "Pod").for_each(|pod| self.note_item(pod));
                 }
             }
+        }
+        if kind == "Node" && !is_listing {
+            self.has_gpus = self.all("Node").into_iter().any(is_real);
         }
     }
 
@@ -188,21 +194,17 @@ impl View {
         ["Node", "Pod"].iter().all(|kind| self.objects.contains_key(kind))
     }
 
-    /// Whether somebody may measure: GPUs that are not there are not busy.
-    fn has_gpus(&self) -> bool {
-        let is_real = |node: &&Value| {
-            let labels = &node["metadata"]["labels"];
-            labels["nvidia.com/gpu.product"].is_string() && labels["volley.dev/fake-gpus"].is_null()
-        };
-        self.all("Node").iter().any(is_real)
-    }
-
     fn draw(&self, metrics: &[Value]) -> Picture {
         let (nodes, pods) = (self.all("Node"), self.all("Pod"));
         let (groups, events) = (self.all("PodGroup"), self.all("Event"));
         let seen = Seen { nodes: &nodes, pods: &pods, groups: &groups, events: &events, metrics };
         picture::draw(&seen, Timestamp::now())
     }
+}
+
+fn is_real(node: &Value) -> bool {
+    let labels = &node["metadata"]["labels"];
+    labels["nvidia.com/gpu.product"].is_string() && labels["volley.dev/fake-gpus"].is_null()
 }
 
 fn read(kind: &'static str, object: DynamicObject) -> ((String, String), Value) {

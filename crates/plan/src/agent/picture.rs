@@ -5,6 +5,7 @@
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use volley_api::kube::quantity::Quantity;
 use volley_api::kube::{at, text, time};
@@ -133,21 +134,41 @@ pub fn kept(kind: &str, object: &Value) -> Value {
         _ => &["type", "reason", "message", "involvedObject", "lastTimestamp", "eventTime", "firstTimestamp"],
     };
     let mut kept = pick(&[&meta, own].concat());
-    if kind == "Pod" {
-        slim(&mut kept);
+    match kind {
+        "Pod" => slim_pod(&mut kept),
+        "Node" => slim_node(&mut kept),
+        _ => (),
     }
     kept
 }
 
 /// Containers have programs and variables, which a picture does not need and must not tell.
-fn slim(pod: &mut Value) {
+fn slim_pod(pod: &mut Value) {
     let containers = |list: &Value, field: &str| -> Value {
         let all = list.as_array().into_iter().flatten();
-        all.map(|each| json!({ field: each[field] })).collect()
+        all.map(|each| picked(each, &[field])).collect()
     };
     pod["spec"]["containers"] = containers(&pod["spec"]["containers"], "resources");
     pod["status"]["containerStatuses"] = containers(&pod["status"]["containerStatuses"], "allocatedResourcesStatus");
-    pod["metadata"]["annotations"] = json!({ GROUP: pod["metadata"]["annotations"][GROUP] });
+    pod["metadata"]["annotations"] = picked(&pod["metadata"]["annotations"], &[GROUP]);
+    pod["metadata"]["labels"] = picked(&pod["metadata"]["labels"], &[label::ITEM]);
+    keep_condition(pod, "PodScheduled");
+}
+
+fn slim_node(node: &mut Value) {
+    node["metadata"]["labels"] = picked(&node["metadata"]["labels"], &[PRODUCT, COUNT, FAKE]);
+    node["status"]["allocatable"] = picked(&node["status"]["allocatable"], &["cpu", "memory", GPU]);
+    keep_condition(node, "Ready");
+}
+
+fn keep_condition(object: &mut Value, kind: &str) {
+    let own = conditions(object).filter(|each| each["type"] == kind);
+    object["status"]["conditions"] = own.map(|each| picked(each, &["type", "status", "message"])).collect();
+}
+
+fn picked(object: &Value, fields: &[&str]) -> Value {
+    let found = fields.iter().filter_map(|field| Some(((*field).to_owned(), object.get(field)?.clone())));
+    Value::Object(found.collect())
 }
 
 fn put(object: &mut Value, path: &str, value: Value) {
@@ -158,23 +179,35 @@ fn put(object: &mut Value, path: &str, value: Value) {
 }
 
 pub fn draw(seen: &Seen<'_>, now: Timestamp) -> Picture {
-    let mut nodes: Vec<Node> = seen.nodes.iter().map(|node| draw_node(node, seen)).collect();
-    let nodes_total = nodes.len();
+    // By the node that they are on; those that wait have none.
+    let mut pods: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+    for pod in seen.pods.iter().filter(|pod| !is_over(pod)) {
+        pods.entry(text(pod, "spec.nodeName")).or_default().push(pod);
+    }
+    let metrics: BTreeMap<&str, &Value> = seen.metrics.iter().map(|each| (text(each, "metadata.name"), each)).collect();
+    let on = |name: &str| pods.get(name).map_or(&[][..], Vec::as_slice);
+    let mut nodes: Vec<(usize, &str, &Value)> = Vec::new();
+    for node in seen.nodes {
+        let name = text(node, "metadata.name");
+        nodes.push((gpus(node, &[], metrics.get(name).copied()).len(), name, node));
+    }
     // What is drawn of a cluster that is too large is where the GPUs are.
-    nodes.sort_by(|one, other| (other.gpus.len(), &one.name).cmp(&(one.gpus.len(), &other.name)));
-    nodes.truncate(NODES_MAX);
-    Picture { nodes, nodes_total, waiting: waiting(seen, now), events: events(seen) }
+    nodes.sort_by_key(|(gpus, name, _)| (Reverse(*gpus), *name));
+    let drawn = nodes.iter().take(NODES_MAX);
+    let drawn = drawn.map(|(_, name, node)| draw_node(node, on(name), metrics.get(name).copied()));
+    Picture {
+        nodes: drawn.collect(),
+        nodes_total: nodes.len(),
+        waiting: waiting(on(""), seen.groups, now),
+        events: events(seen),
+    }
 }
 
 fn is_over(pod: &Value) -> bool {
     matches!(text(pod, "status.phase"), "Succeeded" | "Failed")
 }
 
-fn draw_node(node: &Value, seen: &Seen<'_>) -> Node {
-    let name = text(node, "metadata.name");
-    let own: Vec<&Value> =
-        seen.pods.iter().copied().filter(|pod| text(pod, "spec.nodeName") == name && !is_over(pod)).collect();
-    let metrics = seen.metrics.iter().find(|each| text(each, "metadata.name") == name);
+fn draw_node(node: &Value, own: &[&Value], metrics: Option<&Value>) -> Node {
     let labels = &node["metadata"]["labels"];
     let condition = conditions(node).find(|each| each["type"] == "Ready");
     let is_ready = condition.is_some_and(|each| each["status"] == "True");
@@ -188,11 +221,11 @@ fn draw_node(node: &Value, seen: &Seen<'_>) -> Node {
         Share { held: own.iter().map(|pod| promised(pod, resource, unit)).sum(), total }
     };
     Node {
-        name: name.to_owned(),
+        name: text(node, "metadata.name").to_owned(),
         state,
         product: labels[PRODUCT].as_str().map(str::to_owned),
         is_pretended: labels[FAKE].is_string(),
-        gpus: gpus(node, &own, metrics),
+        gpus: gpus(node, own, metrics),
         cpu: share("cpu", Quantity::milli_value),
         memory: share("memory", Quantity::value),
         pods: own.iter().map(|pod| holder(pod)).collect(),
@@ -216,11 +249,16 @@ fn promised(pod: &Value, resource: &str, unit: fn(Quantity) -> i64) -> i64 {
     containers(pod).filter_map(asked).map(unit).sum()
 }
 
+/// The key of the item that the pod runs for.
+fn item(pod: &Value) -> Option<String> {
+    pod["metadata"]["labels"][label::ITEM].as_str().map(str::to_owned)
+}
+
 fn holder(pod: &Value) -> Holder {
     Holder {
         namespace: text(pod, "metadata.namespace").to_owned(),
         pod: text(pod, "metadata.name").to_owned(),
-        item: pod["metadata"]["labels"][label::ITEM].as_str().map(str::to_owned),
+        item: item(pod),
         gpus: promised(pod, GPU, Quantity::value),
     }
 }
@@ -290,34 +328,36 @@ fn conditions(object: &Value) -> impl Iterator<Item = &Value> {
     at(object, "status.conditions").and_then(Value::as_array).into_iter().flatten()
 }
 
-fn waiting(seen: &Seen<'_>, now: Timestamp) -> Vec<Waiting> {
-    let mut gangs: BTreeMap<(String, String), Vec<&Value>> = BTreeMap::new();
-    let is_waiting = |pod: &&&Value| text(pod, "spec.nodeName").is_empty() && !is_over(pod);
-    for pod in seen.pods.iter().filter(is_waiting) {
+fn waiting(pods: &[&Value], groups: &[&Value], now: Timestamp) -> Vec<Waiting> {
+    let mut gangs: BTreeMap<(&str, &str), Vec<&Value>> = BTreeMap::new();
+    for pod in pods {
         let group = pod["metadata"]["annotations"][GROUP].as_str();
         let name = group.unwrap_or_else(|| text(pod, "metadata.name"));
-        gangs.entry((text(pod, "metadata.namespace").to_owned(), name.to_owned())).or_default().push(pod);
+        gangs.entry((text(pod, "metadata.namespace"), name)).or_default().push(pod);
     }
-    let told = |((namespace, name), pods): ((String, String), Vec<&Value>)| {
+    let now = time::seconds(now);
+    let since = |pods: &[&Value]| {
+        let first = pods.iter().map(|pod| text(pod, "metadata.creationTimestamp")).min().unwrap_or_default();
+        if first.is_empty() { now.clone() } else { first.to_owned() }
+    };
+    let mut all: Vec<_> = gangs.into_iter().map(|(key, pods)| (since(&pods), key, pods)).collect();
+    all.sort_by(|one, other| (&one.0, one.1.1).cmp(&(&other.0, other.1.1)));
+    let told = |(since, (namespace, name), pods): (String, (&str, &str), Vec<&Value>)| {
         let is_own =
-            |group: &&&Value| text(group, "metadata.namespace") == namespace && text(group, "metadata.name") == name;
-        let group = seen.groups.iter().find(is_own).and_then(|group| reason(group, "Unschedulable", "True"));
+            |group: &&&Value| text(group, "metadata.name") == name && text(group, "metadata.namespace") == namespace;
+        let group = groups.iter().find(is_own).and_then(|group| reason(group, "Unschedulable", "True"));
         let pod = || pods.iter().find_map(|pod| reason(pod, "PodScheduled", "False"));
-        let since = pods.iter().map(|pod| text(pod, "metadata.creationTimestamp")).min().unwrap_or_default();
         Waiting {
-            item: pods.iter().find_map(|pod| holder(pod).item),
+            item: pods.iter().find_map(|pod| item(pod)),
             pods: pods.len(),
             gpus: pods.iter().map(|pod| promised(pod, GPU, Quantity::value)).sum(),
-            since: if since.is_empty() { time::seconds(now) } else { since.to_owned() },
+            since,
             reason: group.or_else(pod).unwrap_or_default(),
-            namespace,
-            name,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
         }
     };
-    let mut all: Vec<Waiting> = gangs.into_iter().map(told).collect();
-    all.sort_by(|one, other| (&one.since, &one.name).cmp(&(&other.since, &other.name)));
-    all.truncate(WAITING_MAX);
-    all
+    all.into_iter().take(WAITING_MAX).map(told).collect()
 }
 
 /// The last word of a condition.
@@ -345,12 +385,13 @@ pub fn item_of<'a>(event: &Value, pods: impl Iterator<Item = &'a Value>) -> Opti
     let is_named = |pod: &str| pod.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
     let is_own = |pod: &&Value| text(pod, "metadata.namespace") == namespace && is_named(text(pod, "metadata.name"));
     let mut own = pods.filter(|_| !name.is_empty()).filter(is_own);
-    own.find_map(|pod| pod["metadata"]["labels"][label::ITEM].as_str().map(str::to_owned))
+    own.find_map(item)
 }
 
 fn events(seen: &Seen<'_>) -> Vec<Event> {
     let mut all: Vec<(&str, &&Value)> = seen.events.iter().map(|event| (event_time(event), event)).collect();
-    all.sort_by_key(|(time, event)| (std::cmp::Reverse(*time), text(event, "metadata.name")));
+    all.sort_by_key(|(time, event)| (Reverse(*time), text(event, "metadata.name")));
+    let ours: Vec<&Value> = seen.pods.iter().copied().filter(|pod| item(pod).is_some()).collect();
     let told = |(time, event): (&str, &&Value)| {
         let about = &event["involvedObject"];
         Event {
@@ -360,7 +401,7 @@ fn events(seen: &Seen<'_>) -> Vec<Event> {
             namespace: text(about, "namespace").to_owned(),
             about: format!("{} {}", text(about, "kind"), text(about, "name")),
             message: brief(text(event, "message")),
-            item: event[ITEM].as_str().map(str::to_owned).or_else(|| item_of(event, seen.pods.iter().copied())),
+            item: event[ITEM].as_str().map(str::to_owned).or_else(|| item_of(event, ours.iter().copied())),
         }
     };
     all.into_iter().take(EVENTS_MAX).map(told).collect()
