@@ -30,7 +30,7 @@ pub fn keys(change: &Change, cache: &Cache, realm: &Realm) -> Vec<Key> {
         }
     }
     if kind == own::group() {
-        keys.extend(of_group(change));
+        keys.extend(of_group(change, realm));
     }
     if kind == own::queue() && is_queue_news(change) {
         keys.extend(of_queue(change, cache));
@@ -94,8 +94,8 @@ fn of_command(command: &Value) -> Option<Key> {
 }
 
 /// The queues that a group has come to or left: how it fares there does not matter to them.
-fn of_group(change: &Change) -> Vec<Key> {
-    let queue = |object: &Option<Arc<Value>>| object.as_ref().map(|object| text(object, "spec.queue").to_owned());
+fn of_group(change: &Change, realm: &Realm) -> Vec<Key> {
+    let queue = |object: &Option<Arc<Value>>| object.as_ref().map(|object| realm.queue_of(object).to_owned());
     let (old, new) = (queue(&change.old), queue(&change.new));
     if old == new {
         return Vec::new();
@@ -196,6 +196,7 @@ mod tests {
         assert_eq!(routed(None, group("a", "")), ["a"]);
         assert_eq!(routed(group("a", "Running"), None), ["a"]);
         assert_eq!(routed(group("a", ""), group("b", "")), ["a", "b"]);
+        assert_eq!(routed(None, group("", "")), ["default"]);
         assert!(routed(group("a", "Pending"), group("a", "Running")).is_empty());
     }
 }

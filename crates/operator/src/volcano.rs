@@ -148,7 +148,7 @@ impl Shell {
         let Some(queue) = self.cache.get(key.kind, "", &key.name) else { return Ok(None) };
         let queues = owned(&self.cache.list(own::queue(), None));
         let commands = owned(&self.cache.list(own::command(), None));
-        let has_groups = self.cache.has(own::group(), |group| text(group, "spec.queue") == key.name);
+        let has_groups = self.cache.has(own::group(), |group| self.options.realm.queue_of(group) == key.name);
         let plan = queue::plan(&queue::Observed { queue: &queue, queues: &queues, has_groups, commands: &commands });
         self.apply(plan, &silent).await
     }

@@ -2,7 +2,7 @@
 
 use crate::GANG_SCHEDULERS;
 use serde_json::Value;
-use volley_api::kube::at;
+use volley_api::kube::{at, text};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Realm {
@@ -25,5 +25,10 @@ impl Realm {
     pub fn has_node(&self, node: &Value) -> bool {
         let label = |key: &str| at(node, "metadata.labels").and_then(|labels| labels.get(key)).and_then(Value::as_str);
         self.nodes.is_empty() || self.nodes.iter().any(|(key, value)| label(key) == Some(value))
+    }
+
+    /// The queue that the group is in.
+    pub fn queue_of<'a>(&'a self, group: &'a Value) -> &'a str {
+        Some(text(group, "spec.queue")).filter(|queue| !queue.is_empty()).unwrap_or(&self.default_queue)
     }
 }

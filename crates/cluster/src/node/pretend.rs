@@ -282,12 +282,13 @@ impl Life {
     /// Lets a pod live until now; what is to be written of it.
     fn look(&mut self, uid: &str) -> Option<BoxFuture<'static, Written>> {
         let known = self.pods.get_mut(uid).filter(|known| !known.is_busy)?;
-        let stored = self.server.store.get(&self.server.store.bucket("pods"), &known.key)?;
-        let pod = serde_json::from_slice::<Pod>(&stored.value).ok()?;
-        if pod.metadata.uid.as_deref() != Some(uid) {
-            // A pod of the same name has come after it.
+        let stored = self.server.store.get(&self.server.store.bucket("pods"), &known.key);
+        let pod = stored.and_then(|stored| serde_json::from_slice::<Pod>(&stored.value).ok());
+        // Another one of its name may have come after it.
+        let Some(pod) = pod.filter(|pod| pod.metadata.uid.as_deref() == Some(uid)) else {
+            self.pods.remove(uid);
             return None;
-        }
+        };
         let node = pod.spec.as_ref()?.node_name.clone().unwrap_or_default();
         let host = HostFacts { addresses: self.hosts.get(&node).cloned().unwrap_or_default() };
         let address = Ipv4Addr::from(FIRST_ADDRESS + self.issued % ADDRESSES).to_string();
@@ -314,7 +315,7 @@ impl Life {
         match written {
             Ok(true) => self.dirty.add(&uid),
             Ok(false) => drop(self.pods.remove(&uid)),
-            // Somebody else wrote or deleted it; the watch brings what is there now.
+            // Somebody else wrote or deleted it: the next look sees what is there now.
             Err(error) if matches!(error.code, 404 | 409) => self.dirty.add(&uid),
             Err(error) => {
                 tracing::warn!(pod = uid, message = error.message, "a pretended pod's status was not written");

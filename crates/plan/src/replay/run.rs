@@ -112,7 +112,10 @@ impl<'a> Run<'a> {
             snapshot.see(Kind::PriorityClass, &json!({"metadata": {"name": format!("p{value}")}, "value": value}));
         }
         let total = |resource: &str| -> i64 {
-            let amount = |node: &Value| node["status"]["allocatable"][resource].as_str().map_or(0, quantity);
+            let amount = |node: &Value| {
+                let amount = &node["status"]["allocatable"][resource];
+                amount.as_str().map(quantity).or_else(|| amount.as_i64().map(|whole| whole * 1000)).unwrap_or(0)
+            };
             trace.nodes.iter().map(amount).sum::<i64>() / 1000
         };
         let resource = if total(GPU) > 0 { GPU } else { "cpu" };

@@ -132,15 +132,15 @@ fn a_compressed_trace_is_read_as_if_it_were_not_and_an_archive_is_told() {
 #[test]
 fn nodes_as_the_openb_trace_writes_them_have_gpus() {
     let world = World::empty();
-    let node = |name: &str, gpus: u32| {
+    let node = |name: &str, gpus: &str| {
         let amounts = format!(
-            "{{alibabacloud.com/gpu-count: '{gpus}', alibabacloud.com/gpu-milli: '{gpus}000', cpu: 64000m, memory: 262144Mi, pods: '1001'}}"
+            "{{alibabacloud.com/gpu-count: {gpus}, alibabacloud.com/gpu-milli: '1000', cpu: 64000m, memory: 262144Mi, pods: '1001'}}"
         );
         format!(
             "apiVersion: v1\nkind: Node\nmetadata:\n  name: {name}\nstatus: {{allocatable: {amounts}, capacity: {amounts}}}\n"
         )
     };
-    let nodes = world.file("nodes.yaml", &[node("openb-node-0000", 2), node("openb-node-0001", 8)].join("---\n"));
+    let nodes = world.file("nodes.yaml", &[node("openb-node-0000", "'2'"), node("openb-node-0001", "8")].join("---\n"));
     let pods = world.file("pods.csv", "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n\
         openb-pod-0000,12000,16384,8,1000,,LS,Running,0,100,0\n");
     let shown = world.simulated(&[&pods, "--nodes", &nodes]);
